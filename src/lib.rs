@@ -1,0 +1,5 @@
+//! Predicts how fast a language model will serve, without any hardware.
+pub mod format;
+pub mod model;
+pub mod profile;
+pub mod units;
