@@ -1,5 +1,9 @@
 //! Predicts how fast a language model will serve, without any hardware.
+pub mod collective;
+pub mod engine;
 pub mod format;
 pub mod model;
+pub mod operator;
 pub mod profile;
+pub mod roofline;
 pub mod units;
