@@ -1,6 +1,7 @@
 //! A model taken apart: its layers in order and what stands around them.
 
 use super::{Layer, Linear};
+use crate::format::GgufFamily;
 use serde::{Deserialize, Serialize};
 
 /// A named kind of layer; models repeat a few kinds in some order.
@@ -46,6 +47,8 @@ pub struct Architecture {
     pub layer_order: Vec<usize>,
     /// Multi-token-prediction modules, not counted in any total below.
     pub mtp: Option<MtpModules>,
+    /// How llama.cpp stores and quantizes models of this family.
+    pub gguf_family: GgufFamily,
 }
 
 impl Architecture {
@@ -84,6 +87,7 @@ impl Architecture {
             layer_kinds,
             layer_order,
             mtp: None,
+            gguf_family: GgufFamily::Separate,
         }
     }
 

@@ -12,6 +12,7 @@ mod profile;
 mod reach;
 mod recurrent;
 mod tensors;
+mod weight_bytes;
 
 pub use architecture::{Architecture, LayerKind, MtpModules};
 pub use attention::{
