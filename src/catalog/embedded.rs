@@ -13,3 +13,5 @@ pub(super) struct Embedded {
 }
 
 pub(super) const MODELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
+
+pub(super) const ENGINES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/engines.rs"));

@@ -1,6 +1,7 @@
 //! One profile of a catalog, parsed when it is first needed.
 
 use super::embedded::Embedded;
+use crate::engine::Engine;
 use crate::model::Model;
 use crate::profile::ProfileError;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +36,25 @@ impl Profile for Model {
             slug: self.slug.clone(),
             name: self.name.clone(),
             family: self.family.clone(),
+            generation: None,
+            aliases: self.aliases.clone(),
+        }
+    }
+}
+
+impl Profile for Engine {
+    const KIND: &'static str = "engine";
+    const MARKS: &'static [&'static str] = &["efficiency"];
+
+    fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
+        Self::from_toml(text, file)
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            slug: self.slug.clone(),
+            name: self.name.clone(),
+            family: String::new(),
             generation: None,
             aliases: self.aliases.clone(),
         }

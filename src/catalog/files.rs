@@ -1,6 +1,7 @@
 //! A user's own profile files.
 
 use super::{Catalog, Entry, Profile};
+use crate::engine::Engine;
 use crate::model::Model;
 use crate::profile::{self, ProfileError};
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ type Layer<T> = BTreeMap<String, Entry<T>>;
 
 impl Catalog {
     pub(super) fn with_profiles(&self, paths: &[PathBuf]) -> Result<Self, ProfileError> {
-        let mut models: Layer<Model> = BTreeMap::new();
+        let (mut models, mut engines) = (Layer::<Model>::new(), Layer::<Engine>::new());
         for path in paths {
             let text =
                 fs::read_to_string(path).map_err(|error| about_file(path, format!("cannot be read: {error}")))?;
@@ -56,13 +57,16 @@ impl Catalog {
             let table: toml::Table = profile::read(&text, &file)?;
             if is_a::<Model>(&table) {
                 add(&mut models, &text, &file)?;
+            } else if is_a::<Engine>(&table) {
+                add(&mut engines, &text, &file)?;
             } else {
-                let message = format!("is no profile: expected a table of {}", marks::<Model>());
+                let message = format!("is no profile: expected {} or {}", marks::<Model>(), marks::<Engine>());
                 return Err(about_file(path, message));
             }
         }
         let mut catalog = self.clone();
         catalog.models.shadow(models.into_values().collect());
+        catalog.engines.shadow(engines.into_values().collect());
         Ok(catalog)
     }
 }

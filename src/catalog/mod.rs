@@ -28,6 +28,7 @@ mod shelf;
 pub use entry::{Entry, Head, Profile};
 pub use error::CatalogError;
 
+use crate::engine::Engine;
 use crate::model::Model;
 use crate::profile::ProfileError;
 use shelf::Shelf;
@@ -40,9 +41,13 @@ use std::sync::{Arc, LazyLock};
 #[derive(Clone, Debug)]
 pub struct Catalog {
     models: Shelf<Model>,
+    engines: Shelf<Engine>,
 }
 
-static EMBEDDED: LazyLock<Catalog> = LazyLock::new(|| Catalog { models: Shelf::embedded(embedded::MODELS) });
+static EMBEDDED: LazyLock<Catalog> = LazyLock::new(|| Catalog {
+    models: Shelf::embedded(embedded::MODELS),
+    engines: Shelf::embedded(embedded::ENGINES),
+});
 
 impl Catalog {
     /// The profiles that come with the library.
@@ -52,7 +57,7 @@ impl Catalog {
 
     /// A catalog of nothing, to be filled with a user's own profiles.
     pub fn empty() -> Self {
-        Self { models: Shelf::default() }
+        Self { models: Shelf::default(), engines: Shelf::default() }
     }
 
     /// The model of that slug, alias or name.
@@ -62,6 +67,20 @@ impl Catalog {
     /// [`CatalogError::Profile`] when the profile cannot be read.
     pub fn model(&self, name: &str) -> Result<Arc<Model>, CatalogError> {
         self.models.get(name)
+    }
+
+    /// The engine of that slug, alias or name.
+    ///
+    /// # Errors
+    /// As for [`model`](Self::model).
+    ///
+    /// ```
+    /// use llm_roofline::catalog::Catalog;
+    /// assert_eq!(Catalog::embedded().engine("Ideal")?.slug, "ideal");
+    /// # Ok::<(), llm_roofline::catalog::CatalogError>(())
+    /// ```
+    pub fn engine(&self, name: &str) -> Result<Arc<Engine>, CatalogError> {
+        self.engines.get(name)
     }
 
     /// All models, sorted by slug. Their heads are known without parsing, so that filters are cheap:
@@ -77,6 +96,11 @@ impl Catalog {
         self.models.iter()
     }
 
+    /// All engines, sorted by slug.
+    pub fn engines(&self) -> impl Iterator<Item = &Entry<Engine>> {
+        self.engines.iter()
+    }
+
     /// This catalog and a model; it shadows whatever had its slug or answered to its names.
     #[must_use]
     pub fn with_model(&self, model: Model) -> Self {
@@ -85,9 +109,17 @@ impl Catalog {
         catalog
     }
 
+    /// This catalog and an engine; it shadows whatever had its slug or answered to its names.
+    #[must_use]
+    pub fn with_engine(&self, engine: Engine) -> Self {
+        let mut catalog = self.clone();
+        catalog.engines.shadow(vec![Entry::loaded(engine, "caller")]);
+        catalog
+    }
+
     /// This catalog and the profile in a file, which shadows whatever had its slug or answers to its names.
     ///
-    /// What kind of profile it is shows from its keys (`[architecture]` or `[totals]`: a model).
+    /// What kind of profile it is shows from its keys (`[architecture]` or `[totals]`: a model; `[efficiency]`: an engine).
     ///
     /// # Errors
     /// [`ProfileError`] naming file, line and key: the file cannot be read, is no profile, or has a mistake in it.

@@ -61,7 +61,7 @@ fn an_unknown_name_suggests_the_nearest() {
 
 #[test]
 fn the_users_profile_shadows_slug_and_aliases() {
-    let base = Catalog { models: shelf() };
+    let base = Catalog { models: shelf(), ..Catalog::empty() };
     let totals = Totals::dense(1_000_000, 16.0, Bytes::from_kib(1.0));
 
     let same_slug = base.with_model(Model::from_totals("One 7B", totals.clone()));
@@ -88,23 +88,27 @@ fn listing_parses_nothing() {
     assert_eq!(slugs, ["broken", "one-7b", "three"]);
 }
 
-#[test]
-fn embedded_heads_are_those_of_the_parsed_profiles() {
-    for entry in Catalog::embedded().models() {
-        let model = entry.load().unwrap();
-        assert_eq!(entry.head(), &model.head(), "{}", entry.file());
+/// Every embedded profile can be parsed, its head is what the build script read, and its names lead to it alone.
+fn check_embedded<T: Profile>(profiles: &[Embedded]) {
+    let shelf = Shelf::<T>::embedded(profiles);
+    assert_eq!(shelf.iter().count(), profiles.len());
+    for entry in shelf.iter() {
+        let profile = entry.load().unwrap();
+        assert_eq!(entry.head(), &profile.head(), "{}", entry.file());
+        for name in entry.head().names() {
+            assert_eq!(shelf.find(name).unwrap().head().slug, entry.head().slug, "{name}");
+        }
     }
 }
 
 #[test]
-fn every_embedded_name_leads_to_its_own_profile() {
-    let catalog = Catalog::embedded();
-    assert_eq!(catalog.models().count(), embedded::MODELS.len());
-    for entry in catalog.models() {
-        for name in entry.head().names() {
-            assert_eq!(catalog.model(name).unwrap().slug, entry.head().slug, "{name}");
-        }
-    }
+fn embedded_models_are_consistent() {
+    check_embedded::<Model>(embedded::MODELS);
+}
+
+#[test]
+fn embedded_engines_are_consistent() {
+    check_embedded::<Engine>(embedded::ENGINES);
 }
 
 proptest! {

@@ -118,15 +118,11 @@ impl Layer {
         let written_to = |pass: &AttentionPass| match (&self.mixer, pass.name) {
             // A sparse selection reads few tokens but must keep all of them.
             (Mixer::Attention(attention), "attention") if attention.sparse.is_some() => attention.reach.kept(context),
-            (Mixer::LatentAttention(_), _) => context,
+            (Mixer::LatentAttention(_), _) => context as f64,
             _ => pass.reach.kept(context),
         };
         let kept = |pass: &AttentionPass| {
-            if pass.elements_written_per_token == 0.0 {
-                0.0
-            } else {
-                written_to(pass) as f64 * pass.elements_per_entry as f64
-            }
+            if pass.elements_written_per_token == 0.0 { 0.0 } else { written_to(pass) * pass.elements_per_entry as f64 }
         };
         self.attention_passes().iter().map(kept).sum()
     }
