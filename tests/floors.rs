@@ -303,8 +303,11 @@ mod tests {
 #[cfg(test)]
 use crate::planner;
 "##;
-    assert_eq!(check_one("model/mod.rs", text), Vec::<String>::new());
+    assert_eq!(check_one("model/layer.rs", text), Vec::<String>::new());
     assert_eq!(check_one("model/tests.rs", "use crate::planner;"), Vec::<String>::new());
     let after = format!("{text}\nuse crate::planner;");
-    assert_eq!(check_one("model/mod.rs", &after), ["src/model/mod.rs:18: model (floor 1) imports planner (floor 8)"]);
+    assert_eq!(
+        check_one("model/layer.rs", &after),
+        ["src/model/layer.rs:18: model (floor 1) imports planner (floor 8)"]
+    );
 }
