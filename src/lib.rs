@@ -1,5 +1,7 @@
 //! Predicts how fast a language model will serve, without any hardware.
+pub mod catalog;
 pub mod collective;
+pub mod delivery;
 pub mod deployment;
 pub mod engine;
 pub mod format;
@@ -12,4 +14,5 @@ pub mod profile;
 pub mod request;
 pub mod roofline;
 pub mod step;
+pub mod text;
 pub mod units;
