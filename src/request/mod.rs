@@ -20,8 +20,10 @@
 
 mod estimate;
 mod prefill;
+mod summary;
 
 pub use estimate::RequestEstimate;
+pub use summary::Summary;
 
 use crate::memory::DoesNotFit;
 
