@@ -39,4 +39,12 @@ impl Group {
         let two_shot = self.latency * 2.0 + transfer * (2.0 * others / self.size as f64);
         one_shot.min(two_shot)
     }
+
+    /// All-gather of a message of which every device holds an equal part: `a + (n-1)/n * M/B`.
+    pub fn all_gather(&self, message: Bytes) -> Seconds {
+        if self.size <= 1 {
+            return Seconds::ZERO;
+        }
+        self.latency + message / self.bandwidth * ((self.size - 1) as f64 / self.size as f64)
+    }
 }

@@ -2,11 +2,17 @@
 pub mod catalog;
 pub mod collective;
 pub mod delivery;
+pub mod deployment;
 pub mod engine;
 pub mod format;
+pub mod hardware;
+pub mod memory;
 pub mod model;
 pub mod operator;
+pub mod prelude;
 pub mod profile;
+pub mod request;
 pub mod roofline;
+pub mod step;
 pub mod text;
 pub mod units;

@@ -66,12 +66,14 @@ impl ProfileError {
         Self { file: file.into(), line: None, key: Some(key.into()), message: format!("key `{key}`: {message}") }
     }
 
-    /// Adds the line on which `key` is first assigned in the text.
+    /// Adds the line on which `key` is first assigned in the text; a dotted key is looked for below the header of its table.
     #[must_use]
     pub fn locate(mut self, text: &str) -> Self {
         if let (None, Some(key)) = (self.line, &self.key) {
-            let last = key.rsplit('.').next().unwrap_or(key);
-            self.line = text.lines().position(|line| assigns(line, last)).map(|index| index + 1);
+            let (table, last) = key.rsplit_once('.').unwrap_or(("", key));
+            let header = text.lines().position(|line| assigns(line, table)).unwrap_or(0);
+            let below = text.lines().skip(header).position(|line| assigns(line, last));
+            self.line = below.map(|index| header + index + 1);
         }
         self
     }

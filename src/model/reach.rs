@@ -129,6 +129,42 @@ impl Reach {
     }
 }
 
+/// The few distinct reaches of one model, full reach first. Copied into every step load, so it is small and has no heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaches {
+    list: [Reach; Self::LIMIT],
+    len: usize,
+}
+
+impl Reaches {
+    /// Most reaches that a model may mix.
+    pub const LIMIT: usize = 8;
+    /// Full attention only.
+    pub const FULL: Self = Self { list: [Reach::Full; Self::LIMIT], len: 1 };
+
+    /// The reaches of a list, `None` if there are too many.
+    pub fn new(distinct: &[Reach]) -> Option<Self> {
+        let mut list = [Reach::Full; Self::LIMIT];
+        list.get_mut(..distinct.len())?.copy_from_slice(distinct);
+        Some(Self { list, len: distinct.len() })
+    }
+
+    /// The reaches as a slice.
+    pub fn as_slice(&self) -> &[Reach] {
+        &self.list[..self.len]
+    }
+
+    /// The place of a reach in the list.
+    pub fn position(&self, reach: Reach) -> Option<usize> {
+        self.as_slice().iter().position(|known| *known == reach)
+    }
+
+    /// The nearest position at or after `n` where any of them leaves its line, see [`Reach::line_end`].
+    pub fn line_end(&self, n: u64) -> Option<u64> {
+        self.as_slice().iter().filter_map(|reach| reach.line_end(n)).min()
+    }
+}
+
 /// The position from which on `top` entries are attended to.
 const fn saturation(ratio: u64, top: u64) -> u64 {
     if top == 0 { u64::MAX } else { ratio.saturating_mul(top) }
