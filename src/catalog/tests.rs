@@ -102,6 +102,11 @@ fn check_embedded<T: Profile>(profiles: &[Embedded]) {
 }
 
 #[test]
+fn embedded_devices_are_consistent() {
+    check_embedded::<Device>(embedded::DEVICES);
+}
+
+#[test]
 fn embedded_models_are_consistent() {
     check_embedded::<Model>(embedded::MODELS);
 }
