@@ -15,8 +15,12 @@ struct Arguments {
     #[arg(long)]
     weights: Option<String>,
     /// Devices to compare, slugs or aliases separated by commas; default: a selection
-    #[arg(long, value_delimiter = ',', default_value = "h200-sxm-141gb,h100-sxm-80gb,a100-sxm-80gb,mi300x-192gb,b200-sxm-180gb,\
-        l40s-48gb,l4-24gb,rtx-5090-32gb,rtx-4090-24gb,rtx-3090-24gb,m4-max-40c,m3-ultra-80c,dgx-spark,strix-halo-128gb,epyc-9755")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "h200-sxm-141gb,h100-sxm-80gb,a100-sxm-80gb,mi300x-192gb,b200-sxm-180gb,\
+        l40s-48gb,l4-24gb,rtx-5090-32gb,rtx-4090-24gb,rtx-3090-24gb,m4-max-40c,m3-ultra-80c,dgx-spark,strix-halo-128gb,epyc-9755"
+    )]
     devices: Vec<String>,
     /// Devices of each kind
     #[arg(long, default_value_t = 1)]
@@ -37,7 +41,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut refused = Vec::new();
     for name in &arguments.devices {
         let device = catalog.device(name)?;
-        let mut deployment = Deployment::new(catalog.model(&arguments.model)?, System::new(device.clone(), arguments.count)?);
+        let mut deployment =
+            Deployment::new(catalog.model(&arguments.model)?, System::new(device.clone(), arguments.count)?);
         if let Some(weights) = &arguments.weights {
             deployment = deployment.with_weights(weights.parse()?);
         }
@@ -47,14 +52,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     answers.sort_by(|(_, a), (_, b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
-    println!("{} on {} device(s): {} prompt and {} output tokens, ideal engine\n", arguments.model, arguments.count, arguments.prompt, arguments.output);
-    println!("{:<20} {:>10} {:>12} {:>10} {:>8} {:>12} {:>10} {:>10}", "device", "TFLOP/s", "bandwidth", "TTFT", "bound", "TPOT", "TPS", "E2E");
+    println!(
+        "{} on {} device(s): {} prompt and {} output tokens, ideal engine\n",
+        arguments.model, arguments.count, arguments.prompt, arguments.output
+    );
+    println!(
+        "{:<20} {:>10} {:>12} {:>10} {:>8} {:>12} {:>10} {:>10}",
+        "device", "TFLOP/s", "bandwidth", "TTFT", "bound", "TPOT", "TPS", "E2E"
+    );
     for (device, answer) in &answers {
         let peak = device.peak_of_16_bit().as_tflops_per_second();
         let (tpot, tps) = (answer.tpot.unwrap_or_default(), answer.tps_per_stream.unwrap_or_default());
         println!(
             "{:<20} {peak:>10.0} {:>12} {:>10} {:>8} {tpot:>12} {:>10.1} {:>10}",
-            device.slug(), device.bandwidth(), answer.ttft, answer.prefill_bound(), tps.as_tokens_per_second(), answer.e2e
+            device.slug(),
+            device.bandwidth(),
+            answer.ttft,
+            answer.prefill_bound(),
+            tps.as_tokens_per_second(),
+            answer.e2e
         );
     }
     for (device, reason) in &refused {

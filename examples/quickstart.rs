@@ -45,7 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let is_default = arguments.model == "llama-3.1-70b" && arguments.device == "h100-sxm-80gb";
     let mut catalog = Catalog::embedded().clone();
-    for file in [&arguments.model, &arguments.device, &arguments.engine].into_iter().filter(|name| name.ends_with(".toml")) {
+    for file in
+        [&arguments.model, &arguments.device, &arguments.engine].into_iter().filter(|name| name.ends_with(".toml"))
+    {
         catalog = catalog.with_file(file)?;
     }
     let count = arguments.count.unwrap_or(if is_default { 4 } else { 1 });

@@ -13,7 +13,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let roofline = Roofline::new(model.linear_peak(), device.bandwidth());
 
     println!("Llama 3.1 8B in 16 bits on one {}\n", device.name());
-    println!("Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.\n");
+    println!(
+        "Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.\n"
+    );
     let steps = [('1', 1), ('2', 16), ('3', 128), ('4', 512), ('5', 4096)].map(|(mark, tokens)| {
         let mut load = model.load();
         match tokens {
@@ -22,21 +24,31 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         (mark, tokens, model.cost(&load))
     });
-    println!("{:<4} {:<28} {:>10} {:>14} {:>12} {:>9} {:>16}", "mark", "step", "time", "intensity", "reached", "bound", "time per token");
+    println!(
+        "{:<4} {:<28} {:>10} {:>14} {:>12} {:>9} {:>16}",
+        "mark", "step", "time", "intensity", "reached", "bound", "time per token"
+    );
     for (mark, tokens, cost) in &steps {
-        let what = if *tokens == 4096 { "prefill of a 4,096 prompt".into() } else { format!("decode, batch of {tokens}") };
+        let what =
+            if *tokens == 4096 { "prefill of a 4,096 prompt".into() } else { format!("decode, batch of {tokens}") };
         let intensity = cost.flops() / cost.bytes();
         let reached = cost.flops().as_tflops() / cost.total().as_seconds();
         println!(
             "{mark:<4} {what:<28} {:>10} {intensity:>14.1} {reached:>9.0} TF {:>9} {:>16}",
-            cost.total(), cost.bound(), cost.total() / *tokens as f64
+            cost.total(),
+            cost.bound(),
+            cost.total() / *tokens as f64
         );
     }
     println!("\nFLOP/s (log)                              ridge: {:.0}", roofline.ridge());
     print!("{}", draw(&roofline, &steps));
     println!("{:>WIDTH$}", "operations per byte (log)");
-    println!("\nLeft of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.3 % of the arithmetic.");
-    println!("Batching moves decode to the right for free; prefill is at the roof already, only fewer tokens make it faster.");
+    println!(
+        "\nLeft of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.3 % of the arithmetic."
+    );
+    println!(
+        "Batching moves decode to the right for free; prefill is at the roof already, only fewer tokens make it faster."
+    );
     Ok(())
 }
 
@@ -54,7 +66,8 @@ fn draw(roofline: &Roofline, steps: &[(char, u64, llm_roofline::step::StepCost)]
     }
     for (mark, _, cost) in steps {
         let intensity = (cost.flops() / cost.bytes()).as_flops_per_byte();
-        let column = ((intensity.log2() + 2.0) / 16.0 * (WIDTH - 1) as f64).round().clamp(0.0, (WIDTH - 1) as f64) as usize;
+        let column =
+            ((intensity.log2() + 2.0) / 16.0 * (WIDTH - 1) as f64).round().clamp(0.0, (WIDTH - 1) as f64) as usize;
         canvas[row(cost.flops().as_flops() / cost.total().as_seconds())][column] = *mark;
     }
     canvas.into_iter().map(|line| format!("|{}\n", line.into_iter().collect::<String>().trim_end())).collect()

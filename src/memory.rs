@@ -1,7 +1,7 @@
 //! What fits: weights, cache and state of each device against its memory.
 
 use crate::deployment::Deployment;
-use crate::model::{ModelBody, Split};
+use crate::model::{Architecture, ModelBody, Reach, Split};
 use crate::units::Bytes;
 
 /// What each device must hold for a number of sequences.
@@ -92,6 +92,84 @@ impl MemoryPlan {
     }
 }
 
+/// Memory need of a deployment as coefficients: compiled once, evaluated for any batch and context without allocation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryModel {
+    weights: Bytes,
+    /// Bytes per kept cache entry on one device, by how far back entries are kept.
+    cache: Vec<(Reach, Bytes)>,
+    state_per_sequence: Bytes,
+    capacity: Bytes,
+}
+
+impl MemoryModel {
+    /// The memory need of a deployment.
+    pub fn new(deployment: &Deployment) -> Self {
+        Self::with_weights(deployment, deployment.weight_bytes_per_device())
+    }
+
+    /// The same with the weight bytes known already.
+    pub(crate) fn with_weights(deployment: &Deployment, weights: Bytes) -> Self {
+        let fraction = deployment.engine().scheduling.memory_fraction.as_ref().map_or(1.0, |fraction| fraction.value);
+        let tp = u64::from(deployment.tensor_parallel());
+        let (cache, state_elements) = match &deployment.model().body {
+            ModelBody::Architecture(architecture) => {
+                (cache_entries(deployment, architecture), architecture.state_elements())
+            }
+            ModelBody::Totals(totals) => (vec![(Reach::Full, totals.kv_bytes_per_token / tp as f64)], 0),
+        };
+        Self {
+            weights,
+            cache,
+            state_per_sequence: Bytes::from_bytes(state_elements as f64 * STATE_BITS / 8.0 / tp as f64),
+            capacity: deployment.system().device().usable_memory() * fraction,
+        }
+    }
+
+    /// Bytes of weights on one device, replicated parts included.
+    pub const fn weights(&self) -> Bytes {
+        self.weights
+    }
+
+    /// Bytes of key-value cache on one device for one sequence of `context` tokens; windows keep only what they reach, and key-value
+    /// heads are replicated where there are fewer than devices.
+    pub fn kv_per_sequence(&self, context: u64) -> Bytes {
+        self.cache.iter().map(|(reach, per_entry)| *per_entry * reach.kept(context)).sum()
+    }
+
+    /// Bytes of recurrent state on one device for one sequence.
+    pub const fn state_per_sequence(&self) -> Bytes {
+        self.state_per_sequence
+    }
+
+    /// What each device must hold for `sequences` of `context` tokens.
+    pub fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
+        MemoryPlan {
+            weights: self.weights,
+            kv_cache: self.kv_per_sequence(context) * sequences as f64,
+            state: self.state_per_sequence * sequences as f64,
+            capacity: self.capacity,
+        }
+    }
+}
+
+fn cache_entries(deployment: &Deployment, architecture: &Architecture) -> Vec<(Reach, Bytes)> {
+    let tp = u64::from(deployment.tensor_parallel());
+    let mut cache: Vec<(Reach, Bytes)> = Vec::new();
+    for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
+        for (pass, reach) in kind.layer.kept_passes() {
+            let bits = deployment.cache_bits(&kind.layer, &pass) * pass.elements_per_entry as f64;
+            let share = Split::KvHeads(pass.kv_heads).share(tp);
+            let bytes = Bytes::from_bytes(bits * share / 8.0 * count as f64);
+            match cache.iter_mut().find(|(known, _)| *known == reach) {
+                Some((_, sum)) => *sum += bytes,
+                None => cache.push((reach, bytes)),
+            }
+        }
+    }
+    cache
+}
+
 impl Deployment {
     /// Bytes of weights on one device, replicated parts included.
     pub fn weight_bytes_per_device(&self) -> Bytes {
@@ -101,44 +179,9 @@ impl Deployment {
         }
     }
 
-    /// Bytes of key-value cache on one device for one sequence of `context` tokens; windows keep only what they reach, and key-value
-    /// heads are replicated where there are fewer than devices.
-    pub fn kv_bytes_per_sequence(&self, context: u64) -> Bytes {
-        let tp = u64::from(self.tensor_parallel());
-        let architecture = match &self.model().body {
-            ModelBody::Architecture(architecture) => architecture,
-            ModelBody::Totals(totals) => return totals.kv_bytes_per_token * (context as f64 / tp as f64),
-        };
-        let mut bits = 0.0;
-        for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
-            for (pass, elements) in kind.layer.kept_elements(context) {
-                let share = Split::KvHeads(pass.kv_heads).share(tp);
-                bits += count as f64 * elements * share * self.cache_bits(&kind.layer, &pass);
-            }
-        }
-        Bytes::from_bytes(bits / 8.0)
-    }
-
-    /// Bytes of recurrent state on one device for one sequence.
-    pub fn state_bytes_per_sequence(&self) -> Bytes {
-        let elements = self.model().architecture().map_or(0, |architecture| architecture.state_elements());
-        Bytes::from_bytes(elements as f64 * STATE_BITS / 8.0 / f64::from(self.tensor_parallel()))
-    }
-
     /// What each device must hold for `sequences` of `context` tokens.
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
-        self.memory_plan_with(self.weight_bytes_per_device(), sequences, context)
-    }
-
-    /// The same with the weight bytes known already.
-    pub(crate) fn memory_plan_with(&self, weights: Bytes, sequences: u64, context: u64) -> MemoryPlan {
-        let fraction = self.engine().scheduling.memory_fraction.as_ref().map_or(1.0, |fraction| fraction.value);
-        MemoryPlan {
-            weights,
-            kv_cache: self.kv_bytes_per_sequence(context) * sequences as f64,
-            state: self.state_bytes_per_sequence() * sequences as f64,
-            capacity: self.system().device().usable_memory() * fraction,
-        }
+        MemoryModel::new(self).plan(sequences, context)
     }
 }
 

@@ -1,6 +1,7 @@
 //! An answer as a table for people and as JSON for programs.
 
 use super::RequestEstimate;
+use crate::memory::MemoryModel;
 use crate::roofline::Bound;
 use crate::step::StepModel;
 use crate::text::{Experience, Language, Tokenizer};
@@ -80,12 +81,12 @@ impl RequestEstimate {
     /// The estimate with its deployment, flattened for printing.
     pub fn summary(&self, model: &StepModel) -> Summary {
         let deployment = model.deployment();
-        let one_device = deployment.clone().with_tensor_parallel(1);
+        let whole = MemoryModel::new(&deployment.clone().with_tensor_parallel(1));
         let request = &self.request;
         let density = Tokenizer::density_or_default(deployment.model().tokenizer.as_deref(), Language::English).ok();
         let text = self.tps_per_stream.zip(density.as_ref()).map(|(rate, density)| density.rate(rate));
         let experience = self.tpot.zip(density.as_ref()).map(|(tpot, density)| Experience::reading(tpot, density));
-        let cache = one_device.kv_bytes_per_sequence(request.context_tokens()) + one_device.state_bytes_per_sequence();
+        let cache = whole.kv_per_sequence(request.context_tokens()) + whole.state_per_sequence();
         let mut assumptions = deployment.assumptions();
         if deployment.model().tokenizer.is_none() {
             assumptions
@@ -113,7 +114,7 @@ impl RequestEstimate {
             prefill_tps_total: self.prefill_tps_total.as_tokens_per_second(),
             characters_per_second: text.map(|text| text.characters_per_second),
             words_per_second: text.and_then(|text| text.words_per_second),
-            weights_bytes: one_device.weight_bytes_per_device().as_bytes(),
+            weights_bytes: whole.weights().as_bytes(),
             kv_cache_bytes: (cache * request.batch as f64).as_bytes(),
             memory_per_device_bytes: self.memory.needed().as_bytes(),
             memory_capacity_bytes: self.memory.capacity.as_bytes(),
@@ -143,7 +144,7 @@ impl fmt::Display for Summary {
         let millis = |millis: f64| Seconds::from_millis(millis).to_string();
         let rate = |rate: f64| format!("{rate:.1} tok/s");
         let bytes = |bytes: f64| Bytes::from_bytes(bytes).to_string();
-        let mut row = |name: &str, value: String, meaning: &str| writeln!(f, "  {name:<22} {value:>14}   {meaning}");
+        let mut row = |name: &str, value: String, meaning: &str| writeln!(f, "  {name:<22} {value:>19}   {meaning}");
         let prefill = format!("time to first token, {} bound, MFU {:.0} %", self.prefill_bound, 100.0 * self.mfu);
         row("TTFT", millis(self.ttft_ms), &prefill)?;
         if let (Some(tpot), Some(first), Some(last)) = (self.tpot_ms, self.itl_first_ms, self.itl_last_ms) {

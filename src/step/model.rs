@@ -6,7 +6,7 @@ use super::load::StepLoad;
 use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
-use crate::memory::MemoryPlan;
+use crate::memory::{MemoryModel, MemoryPlan};
 use crate::model::{ModelBody, Reaches};
 use crate::operator::OperatorClass;
 use crate::units::{Bytes, FlopsPerSecond, Seconds};
@@ -37,7 +37,7 @@ pub struct StepModel {
     deployment: Deployment,
     reaches: Reaches,
     pub(super) terms: Terms,
-    weights: Bytes,
+    memory: MemoryModel,
     priced: Priced,
 }
 
@@ -82,7 +82,13 @@ impl StepModel {
         };
         let weights = compile::weight_bytes(deployment, sharded.as_ref());
         let priced = Priced::new(&terms, deployment);
-        Ok(Self { deployment: deployment.clone(), reaches, terms, weights, priced })
+        Ok(Self {
+            deployment: deployment.clone(),
+            reaches,
+            terms,
+            memory: MemoryModel::with_weights(deployment, weights),
+            priced,
+        })
     }
 
     /// The deployment that was compiled.
@@ -92,12 +98,12 @@ impl StepModel {
 
     /// Bytes of weights on each device.
     pub const fn weight_bytes_per_device(&self) -> Bytes {
-        self.weights
+        self.memory.weights()
     }
 
     /// What each device must hold for `sequences` of `context` tokens.
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
-        self.deployment.memory_plan_with(self.weights, sequences, context)
+        self.memory.plan(sequences, context)
     }
 
     /// An empty step for this model.
