@@ -2,6 +2,7 @@
 // ci: --model qwen3-8b --weights fp8
 
 use clap::Parser;
+use llm_roofline::format::NumberFormat;
 use llm_roofline::prelude::*;
 use std::error::Error;
 
@@ -61,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "device", "TFLOP/s", "bandwidth", "TTFT", "bound", "TPOT", "TPS", "E2E"
     );
     for (device, answer) in &answers {
-        let peak = device.peak_of_16_bit().as_tflops_per_second();
+        let peak = device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak.as_tflops_per_second();
         let (tpot, tps) = (answer.tpot.unwrap_or_default(), answer.tps_per_stream.unwrap_or_default());
         println!(
             "{:<20} {peak:>10.0} {:>12} {:>10} {:>8} {tpot:>12} {:>10.1} {:>10}",
