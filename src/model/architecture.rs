@@ -1,6 +1,7 @@
 //! A model taken apart: its layers in order and what stands around them.
 
-use super::{Layer, Linear};
+use super::{Layer, Linear, Reach, Reaches};
+use crate::format::GgufFamily;
 use serde::{Deserialize, Serialize};
 
 /// A named kind of layer; models repeat a few kinds in some order.
@@ -46,6 +47,8 @@ pub struct Architecture {
     pub layer_order: Vec<usize>,
     /// Multi-token-prediction modules, not counted in any total below.
     pub mtp: Option<MtpModules>,
+    /// How llama.cpp stores and quantizes models of this family.
+    pub gguf_family: GgufFamily,
 }
 
 impl Architecture {
@@ -84,6 +87,7 @@ impl Architecture {
             layer_kinds,
             layer_order,
             mtp: None,
+            gguf_family: GgufFamily::Separate,
         }
     }
 
@@ -149,6 +153,22 @@ impl Architecture {
             .zip(&self.layer_kinds)
             .map(|(&count, kind)| kind.layer.kv_elements(context) * count as f64)
             .sum()
+    }
+
+    /// The distinct ways in which the model's attention reaches back: full first, then each window, chunk and selection.
+    ///
+    /// # Errors
+    /// The number found, if a step cannot keep that many sums apart (more than [`Reaches::LIMIT`]).
+    pub fn reaches(&self) -> Result<Reaches, usize> {
+        let mut distinct = vec![Reach::Full];
+        for kind in &self.layer_kinds {
+            for pass in kind.layer.attention_passes() {
+                if !distinct.contains(&pass.reach) {
+                    distinct.push(pass.reach);
+                }
+            }
+        }
+        Reaches::new(&distinct).ok_or(distinct.len())
     }
 
     /// Recurrent state elements of one sequence, independent of its length.

@@ -60,7 +60,7 @@ impl FeedForward {
             Self::Dense { intermediate, gated } => {
                 mlp([Class::FfnGate, Class::FfnUp, Class::FfnDown], hidden_size, *intermediate, *gated, out);
             }
-            Self::Linear => out.push(Linear::new(Class::OtherMatrix, hidden_size, hidden_size, Split::Output)),
+            Self::Linear => out.push(Linear::new(Class::OtherMatrix, hidden_size, hidden_size, Split::Input)),
             Self::Moe(moe) => moe.common_linears(hidden_size, out),
         }
     }

@@ -1,6 +1,8 @@
 //! One transformer layer: a token mixer, a feed-forward, and small things beside them.
 
-use super::{Attention, AttentionPass, CompressedAttention, FeedForward, LatentAttention, Linear, Recurrent, Split};
+use super::{
+    Attention, AttentionPass, CompressedAttention, FeedForward, LatentAttention, Linear, Reach, Recurrent, Split,
+};
 use crate::format::TensorClass;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +51,7 @@ impl Layer {
         match &self.mixer {
             Mixer::None => {}
             Mixer::Linear => {
-                out.push(Linear::new(TensorClass::OtherMatrix, hidden_size, hidden_size, Split::Output));
+                out.push(Linear::new(TensorClass::OtherMatrix, hidden_size, hidden_size, Split::Input));
             }
             Mixer::Attention(attention) => attention.linears(hidden_size, &mut out),
             Mixer::LatentAttention(attention) => attention.linears(hidden_size, &mut out),
@@ -113,22 +115,24 @@ impl Layer {
         }
     }
 
-    /// Cache elements of a sequence of `context` tokens: windows and chunks keep what they can still reach.
+    /// Cache elements that a sequence of `context` tokens keeps, pass by pass: windows and chunks keep what they can still
+    /// reach; a sparse selection reads few tokens but must keep all of them.
+    pub fn kept_elements(&self, context: u64) -> Vec<(AttentionPass, f64)> {
+        let reach = |pass: &AttentionPass| match &self.mixer {
+            Mixer::Attention(attention) if attention.sparse.is_some() => attention.reach,
+            Mixer::LatentAttention(_) => Reach::Full,
+            _ => pass.reach,
+        };
+        let kept = |pass: AttentionPass| {
+            let entries = if pass.elements_written_per_token == 0.0 { 0.0 } else { reach(&pass).kept(context) };
+            (pass, entries * pass.elements_per_entry as f64)
+        };
+        self.attention_passes().into_iter().map(kept).collect()
+    }
+
+    /// Cache elements of a sequence of `context` tokens.
     pub fn kv_elements(&self, context: u64) -> f64 {
-        let written_to = |pass: &AttentionPass| match (&self.mixer, pass.name) {
-            // A sparse selection reads few tokens but must keep all of them.
-            (Mixer::Attention(attention), "attention") if attention.sparse.is_some() => attention.reach.kept(context),
-            (Mixer::LatentAttention(_), _) => context,
-            _ => pass.reach.kept(context),
-        };
-        let kept = |pass: &AttentionPass| {
-            if pass.elements_written_per_token == 0.0 {
-                0.0
-            } else {
-                written_to(pass) as f64 * pass.elements_per_entry as f64
-            }
-        };
-        self.attention_passes().iter().map(kept).sum()
+        self.kept_elements(context).iter().map(|(_, elements)| elements).sum()
     }
 
     /// State elements per sequence of a recurrent layer, otherwise 0.

@@ -12,6 +12,7 @@ mod profile;
 mod reach;
 mod recurrent;
 mod tensors;
+mod weight_bytes;
 
 pub use architecture::{Architecture, LayerKind, MtpModules};
 pub use attention::{
@@ -21,9 +22,9 @@ pub use feed_forward::{FeedForward, Moe};
 pub use layer::{Layer, Mixer};
 pub use linear::{Linear, Split};
 pub use profile::ModelError;
-pub use reach::Reach;
+pub use reach::{Reach, Reaches};
 pub use recurrent::Recurrent;
-pub use tensors::Tensor;
+pub use tensors::{Tensor, TensorOrigin};
 
 use crate::units::Bytes;
 

@@ -1,6 +1,7 @@
 //! Model profiles as TOML: reading, checking, writing.
 
 use super::{Architecture, Layer, LayerKind, Linear, Mixer, Model, ModelBody, MtpModules, Published, Totals};
+use crate::format::GgufFamily;
 use crate::profile::{self, ProfileError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,7 +114,13 @@ struct RawArchitecture {
     global_linears: Vec<Linear>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtp: Option<MtpModules>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    gguf_family: GgufFamily,
     layer_kinds: BTreeMap<String, Layer>,
+}
+
+fn is_default(family: &GgufFamily) -> bool {
+    *family == GgufFamily::default()
 }
 
 const SCHEMA_VERSION: u32 = 1;
@@ -203,6 +210,7 @@ impl RawArchitecture {
             layer_order: layer_order.into_iter().map(spell).collect(),
             global_linears: architecture.global_linears.clone(),
             mtp: architecture.mtp,
+            gguf_family: architecture.gguf_family,
             layer_kinds: architecture.layer_kinds.iter().map(|kind| (kind.name.clone(), kind.layer.clone())).collect(),
         }
     }
@@ -237,6 +245,7 @@ impl RawArchitecture {
             global_linears: self.global_linears,
             vector_params: self.vector_params,
             mtp: self.mtp,
+            gguf_family: self.gguf_family,
             ..base
         })
     }

@@ -15,8 +15,8 @@ pub enum Reach {
     Window(u64),
     /// Those of the same chunk: `(n - 1) mod w + 1`, as Llama 4's local layers.
     Chunk(u64),
-    /// One entry per `ratio` tokens, at most `top` of them (0 = no limit): `min(floor(n / ratio), top)`, as
-    /// DeepSeek-V4's compressed cache.
+    /// One entry per `ratio` tokens, at most `top` of them (0 = no limit): `min(n / ratio, top)`, as DeepSeek-V4's compressed
+    /// cache. The entry under construction counts as its fraction, so the cost grows evenly.
     Compressed {
         /// Tokens per entry.
         ratio: u64,
@@ -30,19 +30,17 @@ impl Reach {
     ///
     /// ```
     /// use llm_roofline::model::Reach;
-    /// assert_eq!(Reach::Window(128).attended(1000), 128);
-    /// assert_eq!(Reach::Chunk(8192).attended(8193), 1);
+    /// assert_eq!(Reach::Window(128).attended(1000), 128.0);
+    /// assert_eq!(Reach::Chunk(8192).attended(8193), 1.0);
+    /// assert_eq!(Reach::Compressed { ratio: 4, top: 512 }.attended(1000), 250.0);
     /// ```
-    pub const fn attended(self, n: u64) -> u64 {
+    pub fn attended(self, n: u64) -> f64 {
         match self {
-            Self::Full => n,
-            Self::Window(window) => min(n, window),
-            Self::Chunk(chunk) => match n {
-                0 => 0,
-                _ => (n - 1) % chunk + 1,
-            },
-            Self::Compressed { ratio, top: 0 } => n / ratio,
-            Self::Compressed { ratio, top } => min(n / ratio, top),
+            Self::Full => n as f64,
+            Self::Window(window) => n.min(window) as f64,
+            Self::Chunk(_) if n == 0 => 0.0,
+            Self::Chunk(chunk) => ((n - 1) % chunk + 1) as f64,
+            Self::Compressed { ratio, top } => n.min(saturation(ratio, top)) as f64 / ratio as f64,
         }
     }
 
@@ -63,62 +61,113 @@ impl Reach {
 
     /// The sum of `attended(n)` for `n` in `1 ..= to`.
     fn prefix_sum(self, to: u64) -> f64 {
+        let clipped = |limit: u64| triangle(to.min(limit)) + to.saturating_sub(limit) as f64 * limit as f64;
         match self {
             Self::Full => triangle(to),
-            Self::Window(window) => triangle(to.min(window)) + to.saturating_sub(window) as f64 * window as f64,
+            Self::Window(window) => clipped(window),
             Self::Chunk(chunk) => (to / chunk) as f64 * triangle(chunk) + triangle(to % chunk),
-            Self::Compressed { ratio, top } => {
-                let entries = to / ratio;
-                let bend = if top == 0 { entries } else { entries.min(top) };
-                // n = ratio*e .. ratio*e + ratio - 1 all see e entries, for e < bend; from there on all see `bend`.
-                let below = ratio as f64 * if bend == 0 { 0.0 } else { triangle(bend - 1) };
-                below + (to + 1).saturating_sub(ratio * bend) as f64 * bend as f64
-            }
+            Self::Compressed { ratio, top } => clipped(saturation(ratio, top).min(to)) / ratio as f64,
         }
     }
 
-    /// Entries of the cache that must be read when `new` tokens are appended to `cached` ones: each once.
-    pub const fn read(self, cached: u64, new: u64) -> u64 {
+    /// Entries of the cache that are read when `new` tokens are appended to `cached` ones, each once.
+    pub fn read(self, cached: u64, new: u64) -> f64 {
         let end = cached + new;
         match self {
-            Self::Full => end,
-            Self::Window(window) => min(end, window.saturating_sub(1) + new),
-            Self::Chunk(chunk) => min(end, cached % chunk + new),
-            Self::Compressed { ratio, .. } => end / ratio,
+            Self::Full => end as f64,
+            Self::Window(window) => end.min(window.saturating_sub(1).saturating_add(new)) as f64,
+            Self::Chunk(chunk) => end.min(cached % chunk + new) as f64,
+            // A single query reads its selection; many queries together select nearly everything.
+            Self::Compressed { ratio, top } if top > 0 => {
+                end.min(saturation(ratio, top).saturating_mul(new.max(1))) as f64 / ratio as f64
+            }
+            Self::Compressed { ratio, .. } => end as f64 / ratio as f64,
         }
     }
 
-    /// Entries that a sequence of `context` tokens must keep in memory.
-    pub const fn kept(self, context: u64) -> u64 {
+    /// Entries that a sequence of `context` tokens keeps in memory.
+    pub fn kept(self, context: u64) -> f64 {
         match self {
-            Self::Full => context,
-            Self::Window(window) | Self::Chunk(window) => min(context, window),
-            Self::Compressed { ratio, .. } => context / ratio,
+            Self::Full => context as f64,
+            Self::Window(window) | Self::Chunk(window) => context.min(window) as f64,
+            Self::Compressed { ratio, .. } => context as f64 / ratio as f64,
         }
     }
 
-    /// The next position after `n` at which the slope of `attended` changes, if any.
-    pub const fn next_bend(self, n: u64) -> Option<u64> {
+    /// By how much `attended` grows with the next token, from position `n` on.
+    pub fn slope(self, n: u64) -> f64 {
         match self {
-            Self::Full => None,
+            Self::Full | Self::Chunk(_) => 1.0,
             Self::Window(window) => {
                 if n < window {
-                    Some(window)
+                    1.0
                 } else {
-                    None
+                    0.0
                 }
             }
-            Self::Chunk(chunk) => Some((n / chunk + 1) * chunk),
             Self::Compressed { ratio, top } => {
-                let next = (n / ratio + 1) * ratio;
-                if top == 0 || n / ratio < top { Some(next) } else { None }
+                if n < saturation(ratio, top) {
+                    1.0 / ratio as f64
+                } else {
+                    0.0
+                }
             }
         }
+    }
+
+    /// The last position up to which `attended` stays on the line through `n`, if the line ends.
+    ///
+    /// From `n` to there, `attended(m) = attended(n) + (m - n) * slope(n)`.
+    pub const fn line_end(self, n: u64) -> Option<u64> {
+        let limit = match self {
+            Self::Full => return None,
+            Self::Window(window) => window,
+            Self::Chunk(chunk) => return Some(if n == 0 { 0 } else { n.div_ceil(chunk) * chunk }),
+            Self::Compressed { ratio, top } => saturation(ratio, top),
+        };
+        if n < limit && limit < u64::MAX { Some(limit) } else { None }
     }
 }
 
-const fn min(a: u64, b: u64) -> u64 {
-    if a < b { a } else { b }
+/// The few distinct reaches of one model, full reach first. Copied into every step load, so it is small and has no heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaches {
+    list: [Reach; Self::LIMIT],
+    len: usize,
+}
+
+impl Reaches {
+    /// Most reaches that a model may mix.
+    pub const LIMIT: usize = 8;
+    /// Full attention only.
+    pub const FULL: Self = Self { list: [Reach::Full; Self::LIMIT], len: 1 };
+
+    /// The reaches of a list, `None` if there are too many.
+    pub fn new(distinct: &[Reach]) -> Option<Self> {
+        let mut list = [Reach::Full; Self::LIMIT];
+        list.get_mut(..distinct.len())?.copy_from_slice(distinct);
+        Some(Self { list, len: distinct.len() })
+    }
+
+    /// The reaches as a slice.
+    pub fn as_slice(&self) -> &[Reach] {
+        &self.list[..self.len]
+    }
+
+    /// The place of a reach in the list.
+    pub fn position(&self, reach: Reach) -> Option<usize> {
+        self.as_slice().iter().position(|known| *known == reach)
+    }
+
+    /// The nearest position at or after `n` where any of them leaves its line, see [`Reach::line_end`].
+    pub fn line_end(&self, n: u64) -> Option<u64> {
+        self.as_slice().iter().filter_map(|reach| reach.line_end(n)).min()
+    }
+}
+
+/// The position from which on `top` entries are attended to.
+const fn saturation(ratio: u64, top: u64) -> u64 {
+    if top == 0 { u64::MAX } else { ratio.saturating_mul(top) }
 }
 
 /// `1 + 2 + ... + n`.
@@ -144,20 +193,23 @@ mod tests {
     proptest! {
         #[test]
         fn pairs_are_the_sum_over_positions(reach in any_reach(), cached in 0u64..700, new in 0u64..700) {
-            let summed: u64 = (cached + 1..=cached + new).map(|n| reach.attended(n)).sum();
-            prop_assert_eq!(reach.pairs(cached, new), summed as f64);
+            let summed: f64 = (cached + 1..=cached + new).map(|n| reach.attended(n)).sum();
+            prop_assert!((reach.pairs(cached, new) - summed).abs() <= 1e-9 * summed);
         }
 
         #[test]
-        fn attended_is_linear_between_bends(reach in any_reach(), n in 1u64..700) {
-            let end = reach.next_bend(n).unwrap_or(n + 100);
-            // Between two bends the second difference is zero: n .. end-1 lies on one line.
-            for m in n + 1..end.saturating_sub(1) {
-                let (a, b, c) = (reach.attended(m - 1) as i64, reach.attended(m) as i64, reach.attended(m + 1) as i64);
-                if m + 1 < end {
-                    prop_assert_eq!(c - b, b - a);
-                }
+        fn attended_is_linear_up_to_the_line_end(reach in any_reach(), n in 1u64..700) {
+            let end = reach.line_end(n).unwrap_or(n + 100);
+            for m in n..=end {
+                let line = reach.attended(n) + (m - n) as f64 * reach.slope(n);
+                prop_assert!((reach.attended(m) - line).abs() < 1e-9);
             }
+        }
+
+        #[test]
+        fn no_query_reads_more_than_its_pairs(reach in any_reach(), cached in 0u64..700, new in 1u64..700) {
+            prop_assert!(reach.read(cached, new) <= reach.pairs(cached, new) + 1.0);
+            prop_assert!(reach.attended(cached + new) <= reach.read(cached, new) + 1e-9);
         }
     }
 }

@@ -155,7 +155,7 @@ macro_rules! quantity {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&text::show(self.0, f.precision(), Self::UNITS, Self::SHOWN))
+                text::pad(f, &text::show(self.0, f.precision(), Self::UNITS, Self::SHOWN))
             }
         }
 

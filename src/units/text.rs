@@ -190,3 +190,13 @@ fn largest_fitting(value: f64, units: &[Unit], shown: &[&str]) -> Unit {
     }
     best
 }
+
+/// Pads to the width that was asked for; the precision was used for the digits already.
+pub(super) fn pad(f: &mut std::fmt::Formatter<'_>, text: &str) -> std::fmt::Result {
+    match (f.width(), f.align()) {
+        (Some(width), Some(std::fmt::Alignment::Right)) => write!(f, "{text:>width$}"),
+        (Some(width), Some(std::fmt::Alignment::Center)) => write!(f, "{text:^width$}"),
+        (Some(width), _) => write!(f, "{text:<width$}"),
+        (None, _) => f.write_str(text),
+    }
+}

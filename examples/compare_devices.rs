@@ -1,0 +1,65 @@
+//! Which device answers faster? The same model and request on many devices, sorted by end-to-end latency.
+// ci: --model qwen3-8b --weights fp8
+
+use clap::Parser;
+use llm_roofline::prelude::*;
+use std::error::Error;
+
+/// Compares devices for one model and one request.
+#[derive(Parser)]
+struct Arguments {
+    /// Model: a slug or alias of the catalog
+    #[arg(long, default_value = "llama-3.1-8b")]
+    model: String,
+    /// Weight format; default: that of the published checkpoint
+    #[arg(long)]
+    weights: Option<String>,
+    /// Devices to compare, slugs or aliases separated by commas; default: a selection
+    #[arg(long, value_delimiter = ',', default_value = "h200-sxm-141gb,h100-sxm-80gb,a100-sxm-80gb,mi300x-192gb,b200-sxm-180gb,\
+        l40s-48gb,l4-24gb,rtx-5090-32gb,rtx-4090-24gb,rtx-3090-24gb,m4-max-40c,m3-ultra-80c,dgx-spark,strix-halo-128gb,epyc-9755")]
+    devices: Vec<String>,
+    /// Devices of each kind
+    #[arg(long, default_value_t = 1)]
+    count: u32,
+    /// Prompt tokens
+    #[arg(long, default_value_t = 4000)]
+    prompt: u64,
+    /// Output tokens
+    #[arg(long, default_value_t = 500)]
+    output: u64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let catalog = Catalog::embedded();
+    let request = Request::new(arguments.prompt, arguments.output);
+    let mut answers = Vec::new();
+    let mut refused = Vec::new();
+    for name in &arguments.devices {
+        let device = catalog.device(name)?;
+        let mut deployment = Deployment::new(catalog.model(&arguments.model)?, System::new(device.clone(), arguments.count)?);
+        if let Some(weights) = &arguments.weights {
+            deployment = deployment.with_weights(weights.parse()?);
+        }
+        match StepModel::compile(&deployment)?.request(&request) {
+            Ok(answer) => answers.push((device, answer)),
+            Err(reason) => refused.push((device, reason)),
+        }
+    }
+    answers.sort_by(|(_, a), (_, b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
+    println!("{} on {} device(s): {} prompt and {} output tokens, ideal engine\n", arguments.model, arguments.count, arguments.prompt, arguments.output);
+    println!("{:<20} {:>10} {:>12} {:>10} {:>8} {:>12} {:>10} {:>10}", "device", "TFLOP/s", "bandwidth", "TTFT", "bound", "TPOT", "TPS", "E2E");
+    for (device, answer) in &answers {
+        let peak = device.peak_of_16_bit().as_tflops_per_second();
+        let (tpot, tps) = (answer.tpot.unwrap_or_default(), answer.tps_per_stream.unwrap_or_default());
+        println!(
+            "{:<20} {peak:>10.0} {:>12} {:>10} {:>8} {tpot:>12} {:>10.1} {:>10}",
+            device.slug(), device.bandwidth(), answer.ttft, answer.prefill_bound(), tps.as_tokens_per_second(), answer.e2e
+        );
+    }
+    for (device, reason) in &refused {
+        println!("{:<20} {reason}", device.slug());
+    }
+    println!("\nTTFT follows the TFLOP/s, TPOT follows the bandwidth: compare the columns, not the names.");
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! The embedded profiles, gathered by the build script.
+
+/// A profile as the build script found it: its head, and its text still to be parsed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Embedded {
+    pub(super) slug: &'static str,
+    pub(super) name: &'static str,
+    pub(super) family: &'static str,
+    pub(super) generation: Option<&'static str>,
+    pub(super) aliases: &'static [&'static str],
+    pub(super) file: &'static str,
+    pub(super) text: &'static str,
+}
+
+pub(super) const DEVICES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/devices.rs"));
+
+pub(super) const MODELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
+
+pub(super) const ENGINES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/engines.rs"));

@@ -1,0 +1,228 @@
+//! What one device of the tensor-parallel group holds: every matrix with its share, its bits and its arithmetic.
+
+use super::Deployment;
+use crate::format::{NumberFormat, TensorClass, WeightFormat};
+use crate::hardware::MatmulPeak;
+use crate::model::{Architecture, AttentionPass, Layer, Linear, Mixer, Split, Tensor, TensorOrigin};
+use crate::units::{Bytes, FlopsPerSecond};
+
+/// A matrix as one device holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShardedLinear {
+    /// The whole matrix.
+    pub linear: Linear,
+    /// Share of it on one device.
+    pub share: f64,
+    /// Bits per weight, scales included, averaged over the layers of its kind.
+    pub bits_per_weight: f64,
+    /// Bits per input activation.
+    pub input_bits: f64,
+    /// Format in which it is multiplied.
+    pub format: NumberFormat,
+    /// Arithmetic peak in that format.
+    pub peak: FlopsPerSecond,
+}
+
+impl ShardedLinear {
+    /// Weights on one device.
+    pub fn params(&self) -> f64 {
+        self.linear.params() as f64 * self.share
+    }
+
+    /// Bytes of weights on one device.
+    pub fn weight_bytes(&self) -> f64 {
+        self.params() * self.bits_per_weight / 8.0
+    }
+
+    /// Input features on one device, all copies together.
+    pub fn inputs(&self) -> f64 {
+        let inputs = (self.linear.copies * self.linear.in_features) as f64;
+        if self.linear.split == Split::Input || self.linear.copies > 1 { inputs * self.share } else { inputs }
+    }
+
+    /// Output features on one device, all copies together.
+    pub fn outputs(&self) -> f64 {
+        let outputs = (self.linear.copies * self.linear.out_features) as f64;
+        if self.linear.split == Split::Input { outputs } else { outputs * self.share }
+    }
+}
+
+/// A kind of layer as one device holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardedKind<'a> {
+    /// Name of the kind.
+    pub name: &'a str,
+    /// The layer.
+    pub layer: &'a Layer,
+    /// How many layers are of this kind.
+    pub count: u64,
+    /// Matrices that every token is multiplied with.
+    pub linears: Vec<ShardedLinear>,
+    /// Matrices of one routed expert.
+    pub expert: Vec<ShardedLinear>,
+}
+
+/// A whole model as one device of the tensor-parallel group holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardedModel<'a> {
+    /// The architecture.
+    pub architecture: &'a Architecture,
+    /// Its kinds of layers.
+    pub kinds: Vec<ShardedKind<'a>>,
+    /// Matrices outside the layers.
+    pub global: Vec<ShardedLinear>,
+    /// The output head (the embedding table itself where they are tied).
+    pub lm_head: ShardedLinear,
+    /// Bytes of the token embedding and other look-up tables on one device; not read as a whole.
+    pub lookup_bytes: f64,
+    /// Bytes per row of the embedding table.
+    pub embedding_row_bytes: f64,
+    /// Bits of vectors (norms, biases, kernels).
+    pub vector_bits: f64,
+}
+
+impl Deployment {
+    /// The model as one device of the group holds it; `None` if only totals are known.
+    pub fn sharded(&self) -> Option<ShardedModel<'_>> {
+        Some(ShardedModel::new(self, self.model().architecture()?))
+    }
+
+    /// Bits of one cached element of an attention pass.
+    pub fn cache_bits(&self, layer: &Layer, pass: &AttentionPass) -> f64 {
+        match &layer.mixer {
+            Mixer::LatentAttention(latent)
+                if pass.elements_per_entry == latent.kv_lora_rank + latent.qk_rope_head_dim =>
+            {
+                let bytes = self.kv().latent_bytes_per_token(latent.kv_lora_rank, latent.qk_rope_head_dim);
+                bytes.as_bytes() * 8.0 / pass.elements_per_entry as f64
+            }
+            Mixer::Attention(attention) => self.kv().bits_per_element(attention.head_dim),
+            _ => self.kv().bits_per_element(pass.elements_per_entry),
+        }
+    }
+}
+
+impl<'a> ShardedModel<'a> {
+    fn new(deployment: &'a Deployment, architecture: &'a Architecture) -> Self {
+        let tp = u64::from(deployment.tensor_parallel());
+        let bits = MeanBits::new(architecture, deployment.weights());
+        let shard = |linear: &Linear, bits_per_weight: f64| shard(deployment, linear, bits_per_weight);
+        let hidden = architecture.hidden_size;
+        let kinds = architecture.layer_kinds.iter().zip(architecture.kind_counts()).zip(&bits.layers);
+        let kinds = kinds.map(|((kind, count), bits)| {
+            let common = kind.layer.linears(hidden);
+            let expert = kind.layer.expert_linears(hidden);
+            let (common_bits, expert_bits) = bits.split_at(common.len());
+            let all = |linears: &[Linear], bits: &[f64]| {
+                linears.iter().zip(bits).map(|(linear, bits)| shard(linear, *bits)).collect()
+            };
+            ShardedKind {
+                name: &kind.name,
+                layer: &kind.layer,
+                count,
+                linears: all(&common, common_bits),
+                expert: all(&expert, expert_bits),
+            }
+        });
+        let table = |class, bits| shard(&Linear::new(class, hidden, architecture.vocab_size, Split::Output), bits);
+        let embedding = table(TensorClass::TokenEmbedding, bits.embedding);
+        let (lm_head, table_bytes) = match bits.lm_head {
+            Some(bits) => (table(TensorClass::LmHead, bits), embedding.weight_bytes()),
+            None => (embedding, 0.0),
+        };
+        let global = architecture.global_linears.iter().zip(&bits.global);
+        Self {
+            architecture,
+            kinds: kinds.collect(),
+            global: global.map(|(linear, bits)| shard(linear, *bits)).collect(),
+            lm_head,
+            lookup_bytes: table_bytes + architecture.lookup_params as f64 * bits.lookup / 8.0 / tp as f64,
+            embedding_row_bytes: hidden as f64 * bits.embedding / 8.0,
+            vector_bits: bits.vectors,
+        }
+    }
+
+    /// Bytes of all vectors; every device holds them whole.
+    pub fn vector_bytes(&self) -> f64 {
+        let in_layers: u64 = self.kinds.iter().map(|kind| kind.count * kind.layer.vector_params).sum();
+        (in_layers + self.architecture.vector_params) as f64 * self.vector_bits / 8.0
+    }
+
+    /// Bytes of all weights on one device.
+    pub fn weight_bytes(&self) -> Bytes {
+        let sum = |linears: &[ShardedLinear]| linears.iter().map(ShardedLinear::weight_bytes).sum::<f64>();
+        let kinds: f64 = self
+            .kinds
+            .iter()
+            .map(|kind| {
+                let moe = kind.layer.feed_forward.moe();
+                let experts = moe.map_or(0.0, |moe| {
+                    let vectors = moe.vector_params_per_expert as f64 * self.vector_bits / 8.0;
+                    moe.experts as f64 * (sum(&kind.expert) + vectors)
+                });
+                kind.count as f64 * (sum(&kind.linears) + experts)
+            })
+            .sum();
+        let outside = sum(&self.global) + self.lm_head.weight_bytes() + self.lookup_bytes + self.vector_bytes();
+        Bytes::from_bytes(kinds + outside)
+    }
+}
+
+/// Bits per weight of every matrix, averaged over the layers of a kind.
+struct MeanBits {
+    embedding: f64,
+    lm_head: Option<f64>,
+    lookup: f64,
+    global: Vec<f64>,
+    vectors: f64,
+    /// By layer kind, then by slot: common matrices, then those of an expert.
+    layers: Vec<Vec<f64>>,
+}
+
+impl MeanBits {
+    fn new(architecture: &Architecture, format: &WeightFormat) -> Self {
+        let hidden = architecture.hidden_size;
+        let slots = |layer: &Layer| layer.linears(hidden).len() + layer.expert_linears(hidden).len();
+        let mut bits = Self {
+            embedding: 0.0,
+            lm_head: None,
+            lookup: 0.0,
+            global: vec![0.0; architecture.global_linears.len()],
+            vectors: 0.0,
+            layers: architecture.layer_kinds.iter().map(|kind| vec![0.0; slots(&kind.layer)]).collect(),
+        };
+        let mut visit = |tensor: Tensor, bits_per_weight: f64| match tensor.origin {
+            TensorOrigin::Embedding => bits.embedding = bits_per_weight,
+            TensorOrigin::LmHead => bits.lm_head = Some(bits_per_weight),
+            TensorOrigin::Lookup => bits.lookup = bits_per_weight,
+            TensorOrigin::Global(index) => bits.global[index] = bits_per_weight,
+            TensorOrigin::GlobalVectors => bits.vectors = bits_per_weight,
+            TensorOrigin::Layer { kind, slot } => bits.layers[kind][slot] += bits_per_weight,
+            _ => {}
+        };
+        if format.depends_on_layer() {
+            architecture.for_each_tensor(|tensor| visit(tensor, format.bits_per_weight(&tensor.place)));
+            for (kind, count) in bits.layers.iter_mut().zip(architecture.kind_counts()) {
+                kind.iter_mut().for_each(|bits| *bits /= count as f64);
+            }
+        } else {
+            architecture.for_each_distinct_tensor(|tensor| visit(tensor, format.bits_per_weight(&tensor.place)));
+        }
+        bits
+    }
+}
+
+fn shard(deployment: &Deployment, linear: &Linear, bits_per_weight: f64) -> ShardedLinear {
+    let (device, weights) = (deployment.system().device(), deployment.weights());
+    // A tensor that the format leaves in 16 bits is multiplied in 16 bits, whatever the rest is.
+    let wanted = if bits_per_weight == 16.0 { NumberFormat::Bf16 } else { weights.compute_format() };
+    let MatmulPeak { format, peak, .. } = device.matmul_peak(wanted, wanted);
+    ShardedLinear {
+        linear: *linear,
+        share: linear.split.share(u64::from(deployment.tensor_parallel())),
+        bits_per_weight,
+        input_bits: format.storage_bits().min(16.0),
+        format,
+        peak,
+    }
+}

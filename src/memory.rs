@@ -1,0 +1,146 @@
+//! What fits: weights, cache and state of each device against its memory.
+
+use crate::deployment::Deployment;
+use crate::model::{ModelBody, Split};
+use crate::units::Bytes;
+
+/// What each device must hold for a number of sequences.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryPlan {
+    /// Weights of one device.
+    pub weights: Bytes,
+    /// Key-value cache of one device.
+    pub kv_cache: Bytes,
+    /// Recurrent state of one device.
+    pub state: Bytes,
+    /// Memory of one device that the engine may use.
+    pub capacity: Bytes,
+}
+
+/// The deployment needs more memory than its devices have.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "does not fit: each of {devices} device(s) needs {needed} but has {}, short by {short_by}; the largest part are the {largest} ({})",
+    .plan.capacity, .plan.part(.largest)
+)]
+pub struct DoesNotFit {
+    /// Devices of the tensor-parallel group.
+    pub devices: u32,
+    /// Needed on each device.
+    pub needed: Bytes,
+    /// Missing on each device.
+    pub short_by: Bytes,
+    /// The largest part of the need.
+    pub largest: MemoryPart,
+    /// The parts.
+    pub plan: MemoryPlan,
+}
+
+/// A part of the memory need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryPart {
+    /// Weights.
+    Weights,
+    /// Key-value cache.
+    KvCache,
+    /// Recurrent state.
+    State,
+}
+
+impl std::fmt::Display for MemoryPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Weights => "weights",
+            Self::KvCache => "cached keys and values",
+            Self::State => "recurrent states",
+        })
+    }
+}
+
+impl MemoryPlan {
+    /// Everything together.
+    pub fn needed(&self) -> Bytes {
+        self.weights + self.kv_cache + self.state
+    }
+
+    /// One part.
+    pub const fn part(&self, part: &MemoryPart) -> Bytes {
+        match part {
+            MemoryPart::Weights => self.weights,
+            MemoryPart::KvCache => self.kv_cache,
+            MemoryPart::State => self.state,
+        }
+    }
+
+    /// The plan itself if it fits.
+    ///
+    /// # Errors
+    /// [`DoesNotFit`] with the shortfall of each device.
+    pub fn checked(self, devices: u32) -> Result<Self, DoesNotFit> {
+        let needed = self.needed();
+        if needed <= self.capacity {
+            return Ok(self);
+        }
+        let mut largest = MemoryPart::Weights;
+        for part in [MemoryPart::KvCache, MemoryPart::State] {
+            if self.part(&part) > self.part(&largest) {
+                largest = part;
+            }
+        }
+        Err(DoesNotFit { devices, needed, short_by: needed - self.capacity, largest, plan: self })
+    }
+}
+
+impl Deployment {
+    /// Bytes of weights on one device, replicated parts included.
+    pub fn weight_bytes_per_device(&self) -> Bytes {
+        match &self.model().body {
+            ModelBody::Architecture(_) => self.sharded().map_or(Bytes::ZERO, |sharded| sharded.weight_bytes()),
+            ModelBody::Totals(totals) => totals.weight_bytes() / f64::from(self.tensor_parallel()),
+        }
+    }
+
+    /// Bytes of key-value cache on one device for one sequence of `context` tokens; windows keep only what they reach, and key-value
+    /// heads are replicated where there are fewer than devices.
+    pub fn kv_bytes_per_sequence(&self, context: u64) -> Bytes {
+        let tp = u64::from(self.tensor_parallel());
+        let architecture = match &self.model().body {
+            ModelBody::Architecture(architecture) => architecture,
+            ModelBody::Totals(totals) => return totals.kv_bytes_per_token * (context as f64 / tp as f64),
+        };
+        let mut bits = 0.0;
+        for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
+            for (pass, elements) in kind.layer.kept_elements(context) {
+                let share = Split::KvHeads(pass.kv_heads).share(tp);
+                bits += count as f64 * elements * share * self.cache_bits(&kind.layer, &pass);
+            }
+        }
+        Bytes::from_bytes(bits / 8.0)
+    }
+
+    /// Bytes of recurrent state on one device for one sequence.
+    pub fn state_bytes_per_sequence(&self) -> Bytes {
+        let elements = self.model().architecture().map_or(0, |architecture| architecture.state_elements());
+        Bytes::from_bytes(elements as f64 * STATE_BITS / 8.0 / f64::from(self.tensor_parallel()))
+    }
+
+    /// What each device must hold for `sequences` of `context` tokens.
+    pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
+        self.memory_plan_with(self.weight_bytes_per_device(), sequences, context)
+    }
+
+    /// The same with the weight bytes known already.
+    pub(crate) fn memory_plan_with(&self, weights: Bytes, sequences: u64, context: u64) -> MemoryPlan {
+        let fraction = self.engine().scheduling.memory_fraction.as_ref().map_or(1.0, |fraction| fraction.value);
+        MemoryPlan {
+            weights,
+            kv_cache: self.kv_bytes_per_sequence(context) * sequences as f64,
+            state: self.state_bytes_per_sequence() * sequences as f64,
+            capacity: self.system().device().usable_memory() * fraction,
+        }
+    }
+}
+
+/// Recurrent states are kept in the model's 16 bits.
+pub(crate) const STATE_BITS: f64 = 16.0;

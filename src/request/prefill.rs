@@ -1,0 +1,52 @@
+//! The steps that process the prompts of a batch.
+
+use super::Request;
+use crate::step::{StepCost, StepModel};
+
+impl StepModel {
+    /// The cost of processing all prompts of the request: one step, or several where the engine limits the tokens of a step.
+    ///
+    /// Under a limit, prompts are processed one after another, as many tokens per step as allowed: chunks of long prompts, several short
+    /// prompts together.
+    pub fn prefill(&self, request: &Request) -> StepCost {
+        let (cached, new) = (request.cached_prompt_tokens, request.prompt_tokens - request.cached_prompt_tokens);
+        let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
+        let Some(budget) =
+            budget.map(|budget| budget.value).filter(|&budget| budget < new.saturating_mul(request.batch))
+        else {
+            let mut load = self.load();
+            load.add_prefills(cached, new, true, request.batch as f64);
+            return self.cost(&load);
+        };
+        self.prefill_in_chunks(request.batch, cached, new, budget)
+    }
+
+    fn prefill_in_chunks(&self, batch: u64, cached: u64, new: u64, budget: u64) -> StepCost {
+        let mut cost = StepCost::default();
+        let (mut waiting, mut done) = (batch, 0);
+        while waiting > 0 {
+            let mut load = self.load();
+            let mut room = budget;
+            // Whole prompts in one go, the rest as a chunk that the next step continues.
+            while room > 0 && waiting > 0 {
+                let whole = if done == 0 { (room / new).min(waiting) } else { 0 };
+                if whole > 0 {
+                    load.add_prefills(cached, new, true, whole as f64);
+                    waiting -= whole;
+                    room -= whole * new;
+                    continue;
+                }
+                let chunk = room.min(new - done);
+                done += chunk;
+                room -= chunk;
+                load.add_prefill(cached + done - chunk, chunk, done == new);
+                if done == new {
+                    waiting -= 1;
+                    done = 0;
+                }
+            }
+            cost += self.cost(&load);
+        }
+        cost
+    }
+}

@@ -1,0 +1,135 @@
+//! The roofline: how long a piece of work takes on hardware with two limits, arithmetic and memory bandwidth.
+
+use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerByte, FlopsPerSecond, Seconds};
+use std::fmt;
+
+/// What limits a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Bound {
+    /// Arithmetic throughput.
+    Compute,
+    /// Memory bandwidth.
+    Memory,
+    /// Links between devices.
+    Interconnect,
+    /// Time that no operator explains.
+    Overhead,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Compute => "compute",
+            Self::Memory => "memory",
+            Self::Interconnect => "interconnect",
+            Self::Overhead => "overhead",
+        })
+    }
+}
+
+/// Operations to do and bytes to move.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Operations.
+    pub flops: Flops,
+    /// Bytes moved between memory and chip, in both directions together.
+    pub bytes: Bytes,
+}
+
+impl Work {
+    /// Operations per byte.
+    pub fn intensity(&self) -> FlopsPerByte {
+        self.flops / self.bytes
+    }
+}
+
+impl std::ops::Add for Work {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { flops: self.flops + other.flops, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl std::ops::Mul<f64> for Work {
+    type Output = Self;
+    fn mul(self, times: f64) -> Self {
+        Self { flops: self.flops * times, bytes: self.bytes * times }
+    }
+}
+
+/// Two limits and what follows from them.
+///
+/// # Formula
+/// `time = max(flops / peak, bytes / bandwidth)`: arithmetic and data movement overlap, the slower one decides. The attainable
+/// rate at intensity `I` is `min(peak, I * bandwidth)`; both meet at the ridge point `peak / bandwidth`.
+///
+/// # Examples
+/// ```
+/// use llm_roofline::{roofline::{Bound, Roofline, Work}, units::*};
+///
+/// let a100 = Roofline::new(FlopsPerSecond::from_tflops_per_second(312.0), BytesPerSecond::from_tb_per_second(1.5));
+/// assert_eq!(a100.ridge().as_flops_per_byte(), 208.0);
+/// let decode = Work { flops: Flops::from_gflops(14.0), bytes: Bytes::from_gb(14.0) };
+/// assert_eq!(a100.bound(decode), Bound::Memory);
+/// assert_eq!(a100.time(decode).to_string(), "9.33 ms");
+/// ```
+///
+/// # References
+/// Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009. The A100 example: Chen, Transformer Inference Arithmetic, 2022.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Roofline {
+    /// Arithmetic peak.
+    pub peak: FlopsPerSecond,
+    /// Memory bandwidth.
+    pub bandwidth: BytesPerSecond,
+}
+
+impl Roofline {
+    /// A roofline from its two limits.
+    pub const fn new(peak: FlopsPerSecond, bandwidth: BytesPerSecond) -> Self {
+        Self { peak, bandwidth }
+    }
+
+    /// Intensity above which arithmetic limits.
+    pub fn ridge(&self) -> FlopsPerByte {
+        self.peak / self.bandwidth
+    }
+
+    /// Arithmetic rate that work of this intensity can reach.
+    pub fn attainable(&self, intensity: FlopsPerByte) -> FlopsPerSecond {
+        self.peak.min(intensity * self.bandwidth)
+    }
+
+    /// Time of the arithmetic alone.
+    pub fn compute_time(&self, work: Work) -> Seconds {
+        work.flops / self.peak
+    }
+
+    /// Time of the data movement alone.
+    pub fn memory_time(&self, work: Work) -> Seconds {
+        work.bytes / self.bandwidth
+    }
+
+    /// Time with both overlapped.
+    pub fn time(&self, work: Work) -> Seconds {
+        self.compute_time(work).max(self.memory_time(work))
+    }
+
+    /// Which limit decides; memory at the ridge point itself.
+    pub fn bound(&self, work: Work) -> Bound {
+        if self.compute_time(work) > self.memory_time(work) { Bound::Compute } else { Bound::Memory }
+    }
+
+    /// Tokens per step from which a weight matrix is compute-bound: `ridge * bytes per weight / 2`, activations neglected.
+    ///
+    /// ```
+    /// use llm_roofline::{roofline::Roofline, units::*};
+    /// let v5e = Roofline::new(FlopsPerSecond::from_tflops_per_second(197.0), BytesPerSecond::from_gb_per_second(820.0));
+    /// assert_eq!(v5e.critical_tokens(16.0).round(), 240.0); // How To Scale Your Model, chapter 7
+    /// ```
+    pub fn critical_tokens(&self, bits_per_weight: f64) -> f64 {
+        self.ridge().as_flops_per_byte() * bits_per_weight / 16.0
+    }
+}

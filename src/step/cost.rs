@@ -1,0 +1,123 @@
+//! What a step costs.
+
+use crate::operator::OperatorClass;
+use crate::roofline::{Bound, Work};
+use crate::units::{Bytes, Flops, Seconds};
+
+/// Time, work and traffic of one step, or of several steps together, on each device.
+///
+/// Times add up over the operators, which run one after another.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepCost {
+    pub(super) by_class: [Seconds; OperatorClass::ALL.len()],
+    pub(super) compute_bound: Seconds,
+    pub(super) memory_bound: Seconds,
+    pub(super) flops: Flops,
+    pub(super) bytes: Bytes,
+}
+
+impl StepCost {
+    /// Time of the step.
+    pub fn total(&self) -> Seconds {
+        self.by_class.iter().copied().sum()
+    }
+
+    /// Time spent in one class of operators.
+    pub const fn time(&self, class: OperatorClass) -> Seconds {
+        self.by_class[class as usize]
+    }
+
+    /// Time spent in operators that this limits.
+    pub const fn bound_time(&self, bound: Bound) -> Seconds {
+        match bound {
+            Bound::Compute => self.compute_bound,
+            Bound::Memory => self.memory_bound,
+            Bound::Interconnect => self.time(OperatorClass::Collective),
+            Bound::Overhead => self.time(OperatorClass::Overhead),
+        }
+    }
+
+    /// What limits the step: that which the largest share of its time is bound by.
+    pub fn bound(&self) -> Bound {
+        let mut largest = Bound::Memory;
+        for bound in [Bound::Compute, Bound::Interconnect, Bound::Overhead] {
+            if self.bound_time(bound) > self.bound_time(largest) {
+                largest = bound;
+            }
+        }
+        largest
+    }
+
+    /// Operations done by each device.
+    pub const fn flops(&self) -> Flops {
+        self.flops
+    }
+
+    /// Bytes moved between each device's memory and chip.
+    pub const fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    /// Adds an operator: the slower of its two times counts, and bounds it.
+    #[inline]
+    pub(super) fn add(&mut self, class: OperatorClass, times: RooflineTimes) {
+        let RooflineTimes { work, compute, memory } = times;
+        self.flops += work.flops;
+        self.bytes += work.bytes;
+        if compute > memory {
+            self.by_class[class as usize] += compute;
+            self.compute_bound += compute;
+        } else {
+            self.by_class[class as usize] += memory;
+            self.memory_bound += memory;
+        }
+    }
+
+    /// Adds time that is neither arithmetic nor memory traffic.
+    #[inline]
+    pub(super) fn add_time(&mut self, class: OperatorClass, time: Seconds) {
+        self.by_class[class as usize] += time;
+    }
+}
+
+/// Work of an operator and how long each limit alone would take for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RooflineTimes {
+    pub(super) work: Work,
+    pub(super) compute: Seconds,
+    pub(super) memory: Seconds,
+}
+
+impl std::ops::Add for StepCost {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        let mut sum = self;
+        for (own, others) in sum.by_class.iter_mut().zip(other.by_class) {
+            *own += others;
+        }
+        sum.compute_bound += other.compute_bound;
+        sum.memory_bound += other.memory_bound;
+        sum.flops += other.flops;
+        sum.bytes += other.bytes;
+        sum
+    }
+}
+
+impl std::ops::AddAssign for StepCost {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl std::ops::Mul<f64> for StepCost {
+    type Output = Self;
+    fn mul(self, times: f64) -> Self {
+        Self {
+            by_class: self.by_class.map(|time| time * times),
+            compute_bound: self.compute_bound * times,
+            memory_bound: self.memory_bound * times,
+            flops: self.flops * times,
+            bytes: self.bytes * times,
+        }
+    }
+}

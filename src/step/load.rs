@@ -1,0 +1,120 @@
+//! What a step has to do: a sufficient statistic of the requests in it.
+
+use crate::model::Reaches;
+
+/// Sums over the sequences of one phase that attention work follows from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseLoad {
+    /// New tokens.
+    pub tokens: f64,
+    /// Sequences.
+    pub sequences: f64,
+    /// Tokens that were cached before, over all sequences.
+    pub cached: f64,
+    /// Query-key pairs, for each reach of the model.
+    pub pairs: [f64; Reaches::LIMIT],
+    /// Cache entries read, for each reach of the model.
+    pub entries: [f64; Reaches::LIMIT],
+}
+
+impl PhaseLoad {
+    const EMPTY: Self =
+        Self { tokens: 0.0, sequences: 0.0, cached: 0.0, pairs: [0.0; Reaches::LIMIT], entries: [0.0; Reaches::LIMIT] };
+
+    fn add(&mut self, reaches: &Reaches, cached: u64, new: u64, times: f64) {
+        self.tokens += times * new as f64;
+        self.sequences += times;
+        self.cached += times * cached as f64;
+        for (index, reach) in reaches.as_slice().iter().enumerate() {
+            self.pairs[index] += times * reach.pairs(cached, new);
+            self.entries[index] += times * reach.read(cached, new);
+        }
+    }
+}
+
+/// The load of one step: prompt chunks and decode tokens together, as sums instead of a list.
+///
+/// Adding or removing a request is a few additions, and pricing a step costs the same with 1 or 1,000 requests in it.
+///
+/// ```
+/// use llm_roofline::{model::Reaches, step::StepLoad};
+///
+/// let mut load = StepLoad::new(Reaches::FULL);
+/// load.add_prefill(0, 512, true); // a whole prompt of 512 tokens; its last token emits
+/// load.add_decode(1000, 1, 3.0); // three sequences with 1,000 cached tokens decode one token each
+/// assert_eq!(load.tokens(), 515.0);
+/// assert_eq!(load.emitting(), 4.0);
+/// assert_eq!(load.prefill().pairs[0], 512.0 * 513.0 / 2.0);
+/// assert_eq!(load.decode().pairs[0], 3.0 * 1001.0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepLoad {
+    reaches: Reaches,
+    prefill: PhaseLoad,
+    decode: PhaseLoad,
+    emitting: f64,
+}
+
+impl StepLoad {
+    /// An empty step for a model with these reaches; [`StepModel::load`](super::StepModel::load) makes one that fits.
+    pub const fn new(reaches: Reaches) -> Self {
+        Self { reaches, prefill: PhaseLoad::EMPTY, decode: PhaseLoad::EMPTY, emitting: 0.0 }
+    }
+
+    /// Adds a prompt chunk of `new` tokens after `cached` ones; `emits` if it ends the prompt and so yields a token.
+    pub fn add_prefill(&mut self, cached: u64, new: u64, emits: bool) {
+        self.add_prefills(cached, new, emits, 1.0);
+    }
+
+    /// Adds `sequences` equal prompt chunks.
+    pub fn add_prefills(&mut self, cached: u64, new: u64, emits: bool, sequences: f64) {
+        self.prefill.add(&self.reaches, cached, new, sequences);
+        self.emitting += if emits { sequences } else { 0.0 };
+    }
+
+    /// Adds `sequences` that each decode `new` tokens after `cached` ones: 1 in plain decoding, gamma + 1 in verification.
+    pub fn add_decode(&mut self, cached: u64, new: u64, sequences: f64) {
+        self.decode.add(&self.reaches, cached, new, sequences);
+        self.emitting += sequences * new as f64;
+    }
+
+    /// Takes a prompt chunk out again.
+    pub fn remove_prefill(&mut self, cached: u64, new: u64, emits: bool) {
+        self.add_prefills(cached, new, emits, -1.0);
+    }
+
+    /// Takes decoding sequences out again.
+    pub fn remove_decode(&mut self, cached: u64, new: u64, sequences: f64) {
+        self.add_decode(cached, new, -sequences);
+    }
+
+    /// The reaches that the sums are kept for.
+    pub const fn reaches(&self) -> &Reaches {
+        &self.reaches
+    }
+
+    /// Sums over the prompt chunks.
+    pub const fn prefill(&self) -> &PhaseLoad {
+        &self.prefill
+    }
+
+    /// Sums over the decoding sequences.
+    pub const fn decode(&self) -> &PhaseLoad {
+        &self.decode
+    }
+
+    /// Tokens that pass through the layers.
+    pub const fn tokens(&self) -> f64 {
+        self.prefill.tokens + self.decode.tokens
+    }
+
+    /// Sequences in the step.
+    pub const fn sequences(&self) -> f64 {
+        self.prefill.sequences + self.decode.sequences
+    }
+
+    /// Positions for which the output head is computed.
+    pub const fn emitting(&self) -> f64 {
+        self.emitting
+    }
+}

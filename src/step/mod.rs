@@ -1,0 +1,18 @@
+//! The heart: what one step of an inference engine costs.
+//!
+//! An engine runs steps (forward passes). A step processes prompt chunks and decode tokens together; a [`StepLoad`] sums up
+//! what it has to do, a [`StepModel`] prices it, a [`StepCost`] says where the time goes. Unloaded requests, queueing and
+//! simulation are all built from this one function, so they cannot disagree about physics.
+
+mod compile;
+mod cost;
+mod explain;
+mod load;
+mod model;
+mod run;
+mod terms;
+
+pub use cost::StepCost;
+pub use explain::{Explanation, OperatorCost};
+pub use load::{PhaseLoad, StepLoad};
+pub use model::{CompileError, StepModel};

@@ -1,0 +1,207 @@
+//! The compiled model: prices any step in nanoseconds.
+
+use super::compile::{self, Terms};
+use super::cost::StepCost;
+use super::load::StepLoad;
+use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
+use crate::deployment::{Deployment, DeploymentError};
+use crate::hardware::SystemError;
+use crate::memory::MemoryPlan;
+use crate::model::{ModelBody, Reaches};
+use crate::operator::OperatorClass;
+use crate::units::{Bytes, FlopsPerSecond, Seconds};
+
+/// A deployment compiled to coefficients. Everything the library predicts is built from its [`cost`](Self::cost).
+///
+/// Compiling takes microseconds; pricing takes nanoseconds and allocates nothing.
+///
+/// ```
+/// use llm_roofline::prelude::*;
+///
+/// let catalog = Catalog::embedded();
+/// let system = System::new(catalog.device("h100-sxm-80gb")?, 1)?;
+/// let model = StepModel::compile(&Deployment::new(catalog.model("llama-3.1-8b")?, system))?;
+///
+/// let mut decode = model.load();
+/// decode.add_decode(1000, 1, 1.0); // one sequence of 1,000 cached tokens
+/// let mut prefill = model.load();
+/// prefill.add_prefill(0, 1000, true); // the same thousand tokens as a prompt
+/// let (decode, prefill) = (model.cost(&decode), model.cost(&prefill));
+/// assert_eq!((decode.bound(), prefill.bound()), (Bound::Memory, Bound::Compute));
+/// // A thousand prompt tokens cost little more than three decoded ones.
+/// assert!(prefill.total() < decode.total() * 4.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct StepModel {
+    deployment: Deployment,
+    reaches: Reaches,
+    pub(super) terms: Terms,
+    weights: Bytes,
+    priced: Priced,
+}
+
+/// The terms that pricing runs over: equal operators of different layer kinds merged.
+#[derive(Clone, Debug, Default)]
+struct Priced {
+    linears: Vec<LinearTerm>,
+    experts: Vec<ExpertTerm>,
+    prefill_attention: Vec<AttentionTerm>,
+    decode_attention: Vec<AttentionTerm>,
+    recurrent: Vec<RecurrentTerm>,
+    overhead_per_step: Seconds,
+    overhead_per_sequence: Seconds,
+}
+
+/// A deployment that cannot be compiled.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The deployment is impossible.
+    #[error(transparent)]
+    Deployment(#[from] DeploymentError),
+    /// The system has no such group of devices.
+    #[error(transparent)]
+    System(#[from] SystemError),
+}
+
+impl StepModel {
+    /// Compiles a deployment.
+    ///
+    /// # Errors
+    /// [`CompileError`] if no engine could run the deployment, memory aside.
+    pub fn compile(deployment: &Deployment) -> Result<Self, CompileError> {
+        deployment.check()?;
+        let reaches = deployment.reaches()?;
+        let link = deployment.system().group_link(deployment.tensor_parallel())?.bandwidth;
+        let sharded = deployment.sharded();
+        let terms = match (&deployment.model().body, &sharded) {
+            (ModelBody::Totals(totals), _) => compile::totals_terms(deployment, totals),
+            (_, Some(sharded)) => compile::architecture_terms(deployment, sharded, &reaches, link),
+            (_, None) => Terms::default(),
+        };
+        let weights = compile::weight_bytes(deployment, sharded.as_ref());
+        let priced = Priced::new(&terms, deployment);
+        Ok(Self { deployment: deployment.clone(), reaches, terms, weights, priced })
+    }
+
+    /// The deployment that was compiled.
+    pub const fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    /// Bytes of weights on each device.
+    pub const fn weight_bytes_per_device(&self) -> Bytes {
+        self.weights
+    }
+
+    /// What each device must hold for `sequences` of `context` tokens.
+    pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
+        self.deployment.memory_plan_with(self.weights, sequences, context)
+    }
+
+    /// An empty step for this model.
+    pub const fn load(&self) -> StepLoad {
+        StepLoad::new(self.reaches)
+    }
+
+    /// The reaches that the model's attention distinguishes.
+    pub const fn reaches(&self) -> &Reaches {
+        &self.reaches
+    }
+
+    /// The cost of one step.
+    ///
+    /// # Formula
+    /// The sum over operators of `max(flops / peak, bytes / bandwidth)`, plus communication and the engine's overhead. A step
+    /// without tokens costs nothing.
+    pub fn cost(&self, load: &StepLoad) -> StepCost {
+        let mut cost = self.cost_without_decode_attention(load);
+        if load.decode().tokens > 0.0 {
+            for term in &self.priced.decode_attention {
+                cost.add(OperatorClass::DecodeAttention, term.times(load.decode()));
+            }
+        }
+        cost
+    }
+
+    /// Everything that does not depend on how long the contexts of decoding sequences are.
+    pub(super) fn cost_without_decode_attention(&self, load: &StepLoad) -> StepCost {
+        let mut cost = StepCost::default();
+        if load.tokens() <= 0.0 {
+            return cost;
+        }
+        for term in &self.priced.linears {
+            cost.add(OperatorClass::Gemm, term.times(load));
+        }
+        for term in &self.priced.experts {
+            cost.add(OperatorClass::ExpertGemm, term.times(load));
+        }
+        if load.prefill().tokens > 0.0 {
+            for term in &self.priced.prefill_attention {
+                cost.add(OperatorClass::PrefillAttention, term.times(load.prefill()));
+            }
+        }
+        for term in &self.priced.recurrent {
+            cost.add(OperatorClass::Recurrent, term.times(load));
+        }
+        if let Some(term) = &self.terms.elementwise {
+            cost.add(OperatorClass::Elementwise, term.times(load));
+        }
+        if let Some(term) = &self.terms.collective {
+            cost.add_time(OperatorClass::Collective, term.all_reduce_time(load) + term.gather_time(load));
+        }
+        let per_sequence = self.priced.overhead_per_sequence * load.sequences();
+        cost.add_time(OperatorClass::Overhead, self.priced.overhead_per_step + per_sequence);
+        cost
+    }
+
+    /// The arithmetic peak at which most of the model's matrices are multiplied, at the engine's efficiency 1.
+    pub fn linear_peak(&self) -> FlopsPerSecond {
+        let weights = self.deployment.weights().compute_format();
+        self.deployment.system().device().matmul_peak(weights, weights).peak
+    }
+
+    pub(super) fn decode_attention(&self) -> &[AttentionTerm] {
+        &self.priced.decode_attention
+    }
+
+    pub(super) fn elementwise(&self) -> Option<&ElementwiseTerm> {
+        self.terms.elementwise.as_ref()
+    }
+}
+
+impl Priced {
+    fn new(terms: &Terms, deployment: &Deployment) -> Self {
+        let overhead = &deployment.engine().overhead;
+        Self {
+            linears: merge(&terms.linears, |a, b| LinearTerm { count: a.count, ..*b } == *a, |a, b| a.count += b.count),
+            experts: terms.experts.iter().map(|named| named.term.clone()).collect(),
+            prefill_attention: merge_attention(&terms.prefill_attention),
+            decode_attention: merge_attention(&terms.decode_attention),
+            recurrent: merge(
+                &terms.recurrent,
+                |a, b| RecurrentTerm { count: a.count, ..*b } == *a,
+                |a, b| a.count += b.count,
+            ),
+            overhead_per_step: overhead.per_step.value,
+            overhead_per_sequence: overhead.per_sequence.value,
+        }
+    }
+}
+
+fn merge_attention(terms: &[Named<AttentionTerm>]) -> Vec<AttentionTerm> {
+    merge(terms, |a, b| AttentionTerm { count: a.count, ..*b } == *a, |a, b| a.count += b.count)
+}
+
+/// Terms with equal coefficients become one with the sum of their counts.
+fn merge<T: Copy>(terms: &[Named<T>], equal: impl Fn(&T, &T) -> bool, add: impl Fn(&mut T, &T)) -> Vec<T> {
+    let mut merged: Vec<T> = Vec::with_capacity(terms.len());
+    for named in terms {
+        match merged.iter_mut().find(|known| equal(known, &named.term)) {
+            Some(known) => add(known, &named.term),
+            None => merged.push(named.term),
+        }
+    }
+    merged
+}
