@@ -1,0 +1,94 @@
+//! Why a file could not be imported.
+
+use crate::model::ModelError;
+
+/// A file that could not be imported; every variant names the file and the key concerned.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The text is not JSON.
+    #[error("{file}, line {line}, column {column}: {message}")]
+    Syntax {
+        /// File name, or what stands for it.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// A key is absent and its family has no default for it.
+    #[error("{file}: key `{key}` is missing, expected {expected}")]
+    Missing {
+        /// File name, or what stands for it.
+        file: String,
+        /// Dotted path of the key, alternatives separated by ` or `.
+        key: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// A key has a value of the wrong kind or beyond a limit.
+    #[error("{file}{}: key `{key}` is {found}, expected {expected}", .line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    Invalid {
+        /// File name, or what stands for it.
+        file: String,
+        /// Line on which the key first stands, from 1.
+        line: Option<usize>,
+        /// Dotted path of the key.
+        key: String,
+        /// The value, shortened.
+        found: String,
+        /// What it should be.
+        expected: String,
+    },
+    /// The architecture family is not known.
+    #[error(
+        "{file}: model_type `{model_type}` is not understood{}; keys understood: {}{}; families understood: {families}",
+        .nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default(),
+        .understood.join(", "),
+        if .structural.is_empty() { String::new() } else { format!("; not a plain decoder, it has {}", .structural.join(", ")) }
+    )]
+    UnknownFamily {
+        /// File name, or what stands for it.
+        file: String,
+        /// The unknown `model_type`.
+        model_type: String,
+        /// The most similar known family.
+        nearest: Option<String>,
+        /// Keys of the file that a plain decoder would have used.
+        understood: Vec<String>,
+        /// Keys of the file that speak of experts, recurrent layers or compressed attention.
+        structural: Vec<String>,
+        /// The known families.
+        families: String,
+    },
+    /// Keys describe experts or another attention than the family has, so the result would be wrong.
+    #[error("{file}: family `{family}` is read as {read_as}, but the file has {}", .keys.join(", "))]
+    Contradiction {
+        /// File name, or what stands for it.
+        file: String,
+        /// The family.
+        family: String,
+        /// As what its layers were read.
+        read_as: &'static str,
+        /// The keys that speak against it.
+        keys: Vec<String>,
+    },
+    /// The file asks for something that the family's reader cannot express.
+    #[error("{file}: {what} is not supported")]
+    Unsupported {
+        /// File name, or what stands for it.
+        file: String,
+        /// The feature and the key that asks for it.
+        what: String,
+    },
+    /// The numbers cannot be those of a model.
+    #[error("{file}: {error}")]
+    Model {
+        /// File name, or what stands for it.
+        file: String,
+        /// What is wrong with them.
+        error: ModelError,
+    },
+}
