@@ -14,7 +14,9 @@ fn deployment(model: &str, device: &str, count: u32, weights: &str) -> Deploymen
 fn step(criterion: &mut Criterion) {
     let cases = [
         ("llama-3.1-70b fp8 tp4", deployment("llama-3.1-70b", "h100-sxm-80gb", 4, "fp8")),
-        ("llama-3.1-8b q4_k_m", deployment("llama-3.1-8b", "rtx-4090-24gb", 1, "q4_k_m")),
+        ("deepseek-v3 fp8-block tp16", deployment("deepseek-v3", "h200-sxm-141gb", 16, "fp8-block")),
+        ("gpt-oss-120b mxfp4", deployment("gpt-oss-120b", "h100-sxm-80gb", 1, "mxfp4")),
+        ("qwen2.5-7b q4_k_m", deployment("qwen2.5-7b", "rtx-4090-24gb", 1, "q4_k_m")),
     ];
     for (name, deployment) in &cases {
         let model = StepModel::compile(deployment).expect("a possible deployment");

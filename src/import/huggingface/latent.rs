@@ -6,7 +6,8 @@ use super::shape::{Defaults, Shape, Style};
 use crate::format::TensorClass;
 use crate::import::ImportError;
 use crate::model::{
-    Architecture, CompressedAttention, FeedForward, Indexer, LatentAttention, Layer, Linear, Mixer, SparseSelection, Split,
+    Architecture, CompressedAttention, FeedForward, Indexer, LatentAttention, Layer, Linear, Mixer, SparseSelection,
+    Split,
 };
 
 type Read = Result<Architecture, ImportError>;
@@ -51,14 +52,14 @@ fn experts_on_latent(config: &Config, family: &Family) -> Read {
     let sparse = indexer(config)?;
     let attention = latent(config, shape.heads, Some(family.q_lora_rank))?;
     let layer = |feed_forward: &FeedForward, shares_indexer: bool| {
-        let sparse = sparse.map(|sparse| SparseSelection {
-            indexer: sparse.indexer.filter(|_| !shares_indexer),
-            ..sparse
-        });
-        let layer = latent_layer(&shape, LatentAttention { sparse, ..attention.0.clone() }, attention.1, feed_forward.clone());
+        let sparse =
+            sparse.map(|sparse| SparseSelection { indexer: sparse.indexer.filter(|_| !shares_indexer), ..sparse });
+        let layer =
+            latent_layer(&shape, LatentAttention { sparse, ..attention.0.clone() }, attention.1, feed_forward.clone());
         with_router_bias(layer, family.router_bias)
     };
-    let shares = |index: usize| own_indexer.as_ref().and_then(|types| types.get(index)).is_some_and(|kind| *kind == "shared");
+    let shares =
+        |index: usize| own_indexer.as_ref().and_then(|types| types.get(index)).is_some_and(|kind| *kind == "shared");
     let layers = is_moe.iter().enumerate();
     let layers = layers.map(|(index, is_moe)| layer(if *is_moe { &moe } else { &dense }, shares(index)));
     let architecture = shape.build(layers.collect(), shape.hidden);

@@ -90,7 +90,8 @@ pub fn model_from_config_with(text: &str, file: &str, options: ImportOptions) ->
     let (native_format, note) = format::native_format(config, &outer);
     model.native_format = native_format;
     model.notes.extend(note);
-    model.tokenizer = model.architecture().and_then(|architecture| tokenizer(&model_type, architecture)).map(Into::into);
+    model.tokenizer =
+        model.architecture().and_then(|architecture| tokenizer(&model_type, architecture)).map(Into::into);
     Ok(model)
 }
 

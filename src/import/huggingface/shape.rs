@@ -37,8 +37,15 @@ const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
 const KV_HEADS: &[&str] =
     &["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups"];
 const VOCAB: &[&str] = &["vocab_size", "padded_vocab_size"];
-const CONTEXT: &[&str] =
-    &["max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "model_max_length", "max_sequence_length", "n_ctx"];
+const CONTEXT: &[&str] = &[
+    "max_position_embeddings",
+    "n_positions",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_sequence_length",
+    "n_ctx",
+];
 
 impl Shape {
     pub fn read(config: &Config, defaults: Defaults) -> Result<Self, ImportError> {
