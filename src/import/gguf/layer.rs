@@ -47,13 +47,8 @@ pub(super) fn build(
 
 fn name(mixer: &Mixer, kind: MixerKind, feed_forward: &FeedForward, has_windows: bool) -> String {
     let mixer = match (mixer, kind) {
-        (Mixer::Attention(Attention { reach: Reach::Full, .. }), _) => {
-            if has_windows {
-                "global"
-            } else {
-                ""
-            }
-        }
+        (Mixer::Attention(Attention { reach: Reach::Full, .. }), _) if has_windows => "global",
+        (Mixer::Attention(Attention { reach: Reach::Full, .. }), _) => "",
         (Mixer::Attention(_), _) => "local",
         (_, MixerKind::Mamba1) => "mamba",
         (_, MixerKind::Mamba2) => "mamba2",

@@ -89,7 +89,7 @@ impl Pattern {
     const fn windowed(&self, layer: u64) -> bool {
         match self.period {
             0 => true,
-            period if self.full_first => layer % period != 0,
+            period if self.full_first => !layer.is_multiple_of(period),
             period => layer % period < period - 1,
         }
     }
