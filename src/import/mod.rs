@@ -1,8 +1,10 @@
-//! Models from the files that they are published with: Hugging Face `config.json` and safetensors indices.
+//! Models from the files that they are published in: Hugging Face `config.json`, safetensors indices, GGUF headers.
 //!
-//! Nothing is fetched: the caller reads the file and hands over its text.
+//! Nothing is fetched. JSON is handed over as text; a GGUF header may also be read from a path, since it precedes gigabytes
+//! that are not needed.
 
 mod error;
+pub mod gguf;
 pub mod huggingface;
 pub mod safetensors;
 
