@@ -12,9 +12,9 @@ struct Arguments {
     /// Model: a slug or alias of the catalog
     #[arg(long, default_value = "llama-3.1-8b")]
     model: String,
-    /// Weight format; default: that of the published checkpoint
-    #[arg(long)]
-    weights: Option<String>,
+    /// Weight format
+    #[arg(long, default_value = "bf16")]
+    weights: String,
     /// Devices to compare, slugs or aliases separated by commas; default: a selection
     #[arg(
         long,
@@ -42,11 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut refused = Vec::new();
     for name in &arguments.devices {
         let device = catalog.device(name)?;
-        let mut deployment =
-            Deployment::new(catalog.model(&arguments.model)?, System::new(device.clone(), arguments.count)?);
-        if let Some(weights) = &arguments.weights {
-            deployment = deployment.with_weights(weights.parse()?);
-        }
+        let deployment =
+            Deployment::new(catalog.model(&arguments.model)?, System::new(device.clone(), arguments.count)?)
+                .with_weights(arguments.weights.parse()?);
         match StepModel::compile(&deployment)?.request(&request) {
             Ok(answer) => answers.push((device, answer)),
             Err(reason) => refused.push((device, reason)),
