@@ -2,9 +2,9 @@
 
 use super::{Request, RequestError};
 use crate::memory::MemoryPlan;
-use crate::roofline::Bound;
+use crate::roofline::{self, Bound};
 use crate::step::{Explanation, StepCost, StepModel};
-use crate::units::{Bytes, Seconds, TokensPerSecond};
+use crate::units::{Bytes, Flops, Seconds, TokensPerSecond};
 
 /// How fast a batch of equal requests is answered on an otherwise idle deployment.
 ///
@@ -123,12 +123,11 @@ impl StepModel {
     }
 
     fn mfu(&self, tokens: f64, time: Seconds) -> f64 {
-        let flops = 2.0 * self.deployment().model().params_active() as f64 * tokens;
-        let peak = self.linear_peak().as_flops_per_second() * f64::from(self.deployment().tensor_parallel());
-        flops / (peak * time.as_seconds())
+        let flops = Flops::from_flops(2.0 * self.deployment().model().params_active() as f64 * tokens);
+        roofline::mfu(flops, time, self.linear_peak() * f64::from(self.deployment().tensor_parallel()))
     }
 
     fn mbu(&self, decode: &StepCost) -> f64 {
-        decode.bytes() / self.deployment().system().device().bandwidth() / decode.total()
+        roofline::mbu(decode.bytes(), decode.total(), self.deployment().system().device().bandwidth())
     }
 }
