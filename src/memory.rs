@@ -183,7 +183,52 @@ impl Deployment {
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
         MemoryModel::new(self).plan(sequences, context)
     }
+
+    /// How many sequences of `context` tokens fit beside the weights; 0 if not even one does, `None` if memory does not limit them.
+    ///
+    /// ```
+    /// use llm_roofline::prelude::*;
+    /// // 10 GB beside the weights of Llama-2-7B, 512 KiB of cache per token: four sequences of 4,096 tokens.
+    /// let model = Model::from_totals("7B", Totals::dense(7_000_000_000, 16.0, Bytes::from_kib(512.0)));
+    /// let (bandwidth, peak) = (BytesPerSecond::from_gb_per_second(600.0), FlopsPerSecond::from_tflops_per_second(125.0));
+    /// let a10 = Device::from_specs("A10", Bytes::from_gb(24.0), bandwidth, peak)?;
+    /// let deployment = Deployment::new(model, System::new(a10, 1)?);
+    /// assert_eq!(deployment.max_sequences(4096), Some(4));
+    /// assert_eq!(deployment.max_context_tokens(1), Some(19073));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_sequences(&self, context: u64) -> Option<u64> {
+        let one = self.memory_plan(1, context);
+        let (each, room) = (one.kv_cache + one.state, one.capacity - one.weights);
+        if room < Bytes::ZERO {
+            return Some(0);
+        }
+        (each > Bytes::ZERO).then(|| (room / each).floor() as u64)
+    }
+
+    /// The longest context at which `sequences` sequences fit beside the weights, whatever context the model is made for; `None` if
+    /// memory does not limit it (windows and recurrent states need no more for longer contexts).
+    ///
+    /// For one sequence of a model with full attention this is the number of tokens that vLLM prints as KV cache size.
+    pub fn max_context_tokens(&self, sequences: u64) -> Option<u64> {
+        let memory = MemoryModel::new(self);
+        let fits = |context| {
+            let plan = memory.plan(sequences, context);
+            plan.needed() <= plan.capacity
+        };
+        let (mut most, mut too_many) = (0, CONTEXT_LIMIT);
+        if fits(too_many) {
+            return None;
+        }
+        while too_many - most > 1 {
+            let middle = most + (too_many - most) / 2;
+            if fits(middle) { most = middle } else { too_many = middle }
+        }
+        Some(most)
+    }
 }
 
 /// Recurrent states are kept in the model's 16 bits.
 pub(crate) const STATE_BITS: f64 = 16.0;
+/// Contexts beyond this are never asked for.
+const CONTEXT_LIMIT: u64 = 1 << 40;

@@ -132,4 +132,64 @@ impl Roofline {
     pub fn critical_tokens(&self, bits_per_weight: f64) -> f64 {
         self.ridge().as_flops_per_byte() * bits_per_weight / 16.0
     }
+
+    /// The roofline that is reached in practice: both limits times the share of them that software achieves.
+    ///
+    /// ```
+    /// use llm_roofline::{roofline::Roofline, units::*};
+    /// let a100 = Roofline::new(FlopsPerSecond::from_tflops_per_second(312.0), BytesPerSecond::from_tb_per_second(1.5));
+    /// assert_eq!(a100.with_efficiency(1.0, 0.9).ridge().to_string(), "231 FLOP/B"); // Chen, 2022
+    /// ```
+    #[must_use]
+    pub fn with_efficiency(&self, compute: f64, memory: f64) -> Self {
+        Self { peak: self.peak * compute, bandwidth: self.bandwidth * memory }
+    }
+
+    /// Tokens per step from which a matrix product is compute-bound, its activations counted; `None` if it never is.
+    ///
+    /// # Formula
+    /// `(weights / bandwidth) / (flops_per_token / peak - activations_per_token / bandwidth)`: where the arithmetic of all tokens
+    /// takes as long as reading the weights once and moving the activations of each token.
+    ///
+    /// ```
+    /// use llm_roofline::{operator::{gemm, GemmFormats}, roofline::Roofline, units::*};
+    /// // 8-bit weights of 4096 x 16384 on a TPU v5e (How To Scale Your Model, chapter 1).
+    /// let v5e = Roofline::new(FlopsPerSecond::from_tflops_per_second(394.0), BytesPerSecond::from_gb_per_second(810.0));
+    /// let eight_bit = GemmFormats { weight_bits: 8.0, input_bits: 8.0, output_bits: 8.0 };
+    /// let weights = gemm(0.0, 4096, 16384, eight_bit).bytes;
+    /// let mut per_token = gemm(1.0, 4096, 16384, eight_bit);
+    /// per_token.bytes -= weights;
+    /// assert_eq!(v5e.critical_tokens_with_activations(weights, per_token).unwrap().round(), 262.0);
+    /// ```
+    pub fn critical_tokens_with_activations(&self, weights: Bytes, per_token: Work) -> Option<f64> {
+        let excess = self.compute_time(per_token) - self.memory_time(per_token);
+        (excess > Seconds::ZERO).then(|| weights / self.bandwidth / excess)
+    }
+}
+
+/// Model FLOP/s utilisation: the share of the arithmetic peak that useful operations reached in a measured time.
+///
+/// ```
+/// use llm_roofline::{roofline::mfu, units::*};
+/// // PaLM 540B, 2,048 prompt tokens in 0.29 s on 64 TPU v4 (Pope et al., arXiv 2211.05102): 43 %.
+/// let flops = Flops::from_tflops(2.0 * 0.54 * 2048.0);
+/// let peak = FlopsPerSecond::from_tflops_per_second(64.0 * 275.0);
+/// assert_eq!(format!("{:.2}", mfu(flops, Seconds::from_seconds(0.29), peak)), "0.43");
+/// ```
+///
+/// # References
+/// Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
+pub fn mfu(flops: Flops, time: Seconds, peak: FlopsPerSecond) -> f64 {
+    flops / time / peak
+}
+
+/// Model bandwidth utilisation: the share of the memory bandwidth that necessary bytes reached in a measured time.
+///
+/// ```
+/// use llm_roofline::{roofline::mbu, units::*};
+/// // 7 billion parameters in 16 bits, 14 ms per token at 2 TB/s: half of the bandwidth.
+/// assert_eq!(mbu(Bytes::from_gb(14.0), Seconds::from_millis(14.0), BytesPerSecond::from_tb_per_second(2.0)), 0.5);
+/// ```
+pub fn mbu(bytes: Bytes, time: Seconds, bandwidth: BytesPerSecond) -> f64 {
+    bytes / time / bandwidth
 }

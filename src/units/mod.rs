@@ -174,13 +174,19 @@ macro_rules! quantity {
     };
 }
 
-/// Declares `$left / $right = $out` and the two products that follow from it.
+/// Declares `$left / $right = $out`, and the other quotient and the two products that follow from it.
 macro_rules! quotient {
     ($left:ident / $right:ident = $out:ident) => {
         impl Div<$right> for $left {
             type Output = $out;
             fn div(self, divisor: $right) -> $out {
                 $out(self.0 / divisor.0)
+            }
+        }
+        impl Div<$out> for $left {
+            type Output = $right;
+            fn div(self, divisor: $out) -> $right {
+                $right(self.0 / divisor.0)
             }
         }
         impl Mul<$right> for $out {

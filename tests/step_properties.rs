@@ -1,0 +1,269 @@
+//! Laws that the cost of a step must obey whatever the model, the device and the load.
+
+mod common;
+
+use common::*;
+use llm_roofline::model::Reach;
+use llm_roofline::prelude::*;
+use proptest::prelude::*;
+
+fn prefers_16_bits(setup: &Setup) -> Setup {
+    Setup { weights: "bf16", ..setup.clone() }
+}
+
+proptest! {
+    #![proptest_config(cases(512, "tests/step_properties.proptest-regressions"))]
+
+    #[test]
+    fn better_hardware_is_never_slower(setup in any_setup(), parts in any_parts(), factor in 1f64..10.0) {
+        let base = setup.model();
+        let load = load_of(&base, &parts);
+        let total = base.cost(&load).total();
+        let better = [
+            Setup { bandwidth: setup.bandwidth * factor, ..setup.clone() },
+            Setup { peak: setup.peak * factor, ..setup.clone() },
+            Setup { link: setup.link * factor, ..setup.clone() },
+        ];
+        for better in better {
+            prop_assert!(at_most(better.model().cost(&load).total(), total));
+        }
+        let ideal = Setup { engine: llm_roofline::engine::Engine::ideal(), ..setup.clone() };
+        prop_assert!(at_most(ideal.model().cost(&load).total(), total));
+    }
+
+    #[test]
+    fn everything_twice_as_fast_takes_half_the_time(mut setup in any_setup(), parts in any_parts()) {
+        setup.engine = llm_roofline::engine::Engine::ideal();
+        let model = setup.model();
+        let load = load_of(&model, &parts);
+        let twice = Setup {
+            bandwidth: setup.bandwidth * 2.0, peak: setup.peak * 2.0, link: setup.link * 2.0, ..setup.clone()
+        };
+        let (slow, fast) = (model.cost(&load), twice.model().cost(&load));
+        prop_assert!(close(fast.total() / slow.total(), 0.5));
+        prop_assert_eq!((slow.flops(), slow.bytes()), (fast.flops(), fast.bytes()));
+    }
+
+    #[test]
+    fn no_step_beats_the_roofline(setup in any_setup(), parts in any_parts()) {
+        let model = setup.model();
+        let cost = model.cost(&load_of(&model, &parts));
+        prop_assert!(at_most(cost.flops() / setup.peak, cost.total()));
+        prop_assert!(at_most(cost.bytes() / setup.bandwidth, cost.total()));
+        let ideal = Setup { engine: llm_roofline::engine::Engine::ideal(), tensor_parallel: 1, ..setup.clone() };
+        let model = ideal.model();
+        let cost = model.cost(&load_of(&model, &parts));
+        prop_assert!(at_most(cost.total(), cost.flops() / setup.peak + cost.bytes() / setup.bandwidth));
+    }
+
+    #[test]
+    fn an_explanation_sums_to_the_cost(setup in any_setup(), parts in any_parts()) {
+        let model = setup.model();
+        let load = load_of(&model, &parts);
+        let (cost, explanation) = (model.cost(&load), model.explain(&load));
+        let time: Seconds = explanation.operators.iter().map(|operator| operator.time).sum();
+        prop_assert!(close(time.as_seconds(), cost.total().as_seconds()));
+        prop_assert!(close(explanation.total.as_seconds(), cost.total().as_seconds()));
+        let work = llm_roofline::operator::total(explanation.operators.iter().map(|operator| operator.work));
+        prop_assert!(close(work.flops.as_flops(), cost.flops().as_flops()));
+        prop_assert!(close(work.bytes.as_bytes(), cost.bytes().as_bytes()));
+        for class in OperatorClass::ALL {
+            let of_class = explanation.operators.iter().filter(|operator| operator.class == class);
+            let time: Seconds = of_class.map(|operator| operator.time).sum();
+            prop_assert!(close(time.as_seconds(), cost.time(class).as_seconds()), "{}", class);
+        }
+        let bounds = [Bound::Compute, Bound::Memory, Bound::Interconnect, Bound::Overhead];
+        let bounded: Seconds = bounds.into_iter().map(|bound| cost.bound_time(bound)).sum();
+        prop_assert!(close(bounded.as_seconds(), cost.total().as_seconds()));
+    }
+
+    #[test]
+    fn more_to_do_takes_no_less_time(setup in any_setup(), parts in any_parts(), more in 1u64..500) {
+        let model = setup.model();
+        let time = |parts: &[Part]| model.cost(&load_of(&model, parts)).total();
+        let base = time(&parts);
+        for (index, part) in parts.iter().enumerate() {
+            let mut grown = parts.clone();
+            grown[index] = match *part {
+                Part::Prefill { cached, new, emits } => Part::Prefill { cached, new: new + more, emits },
+                Part::Decode { cached, new, sequences } => Part::Decode { cached, new, sequences: sequences + more },
+            };
+            prop_assert!(at_most(base, time(&grown)), "more tokens in part {}", index);
+            let mut shrunk = parts.clone();
+            shrunk.remove(index);
+            prop_assert!(at_most(time(&shrunk), base), "without part {}", index);
+            // In chunked attention a new chunk starts with a short context.
+            if model.reaches().as_slice().iter().all(|reach| !matches!(reach, Reach::Chunk(_))) {
+                grown[index] = match *part {
+                    Part::Prefill { cached, new, emits } => Part::Prefill { cached: cached + more, new, emits },
+                    Part::Decode { cached, new, sequences } => Part::Decode { cached: cached + more, new, sequences },
+                };
+                prop_assert!(at_most(base, time(&grown)), "longer context in part {}", index);
+            }
+        }
+    }
+
+    #[test]
+    fn a_load_forgets_what_is_removed(setup in any_setup(), parts in any_parts(), passing in any_parts()) {
+        let model = setup.model();
+        let load = load_of(&model, &parts);
+        let mut changed = load;
+        passing.iter().for_each(|part| part.add_to(&mut changed));
+        passing.iter().rev().for_each(|part| part.remove_from(&mut changed));
+        prop_assert_eq!(changed.tokens(), load.tokens());
+        prop_assert_eq!(changed.sequences(), load.sequences());
+        prop_assert_eq!(changed.emitting(), load.emitting());
+        prop_assert!(close(model.cost(&changed).total().as_seconds(), model.cost(&load).total().as_seconds()));
+        parts.iter().for_each(|part| part.remove_from(&mut changed));
+        prop_assert_eq!(model.cost(&changed).total(), Seconds::ZERO);
+    }
+
+    #[test]
+    fn equal_sequences_add_up(setup in any_setup(), cached in 0u64..3000, new in 1u64..300, count in 1u64..40) {
+        let model = setup.model();
+        let (mut together, mut one_by_one) = (model.load(), model.load());
+        together.add_prefills(cached, new, true, count as f64);
+        together.add_decode(cached, 1, count as f64);
+        for _ in 0..count {
+            one_by_one.add_prefill(cached, new, true);
+            one_by_one.add_decode(cached, 1, 1.0);
+        }
+        prop_assert!(close(model.cost(&together).total().as_seconds(), model.cost(&one_by_one).total().as_seconds()));
+        prop_assert_eq!(together.tokens(), one_by_one.tokens());
+    }
+
+    #[test]
+    fn one_device_does_not_communicate(setup in any_setup(), parts in any_parts()) {
+        let alone = Setup { tensor_parallel: 1, ..setup.clone() }.model();
+        prop_assert_eq!(alone.cost(&load_of(&alone, &parts)).time(OperatorClass::Collective), Seconds::ZERO);
+        let group = Setup { tensor_parallel: 2, ..setup }.model();
+        prop_assert!(group.cost(&load_of(&group, &parts)).time(OperatorClass::Collective) > Seconds::ZERO);
+    }
+
+    #[test]
+    fn free_communication_makes_more_devices_no_slower(mut setup in any_setup(), parts in any_parts()) {
+        setup.link = BytesPerSecond::from_bytes_per_second(1e30);
+        setup.engine = llm_roofline::engine::Engine::ideal();
+        let times: Vec<Seconds> = [1, 2, 4, 8]
+            .map(|tensor_parallel| {
+                let model = Setup { tensor_parallel, ..setup.clone() }.model();
+                model.cost(&load_of(&model, &parts)).total()
+            })
+            .to_vec();
+        for pair in times.windows(2) {
+            prop_assert!(at_most(pair[1], pair[0]), "{:?}", times);
+        }
+        prop_assert!(at_most(times[0], times[3] * 8.0), "more than linear: {:?}", times);
+    }
+
+    #[test]
+    fn smaller_weights_never_slow_decoding_down(
+        setup in any_setup(), part in any_decode(), weights in prop::sample::select(QUANTIZED.to_vec()),
+    ) {
+        let (wide, narrow) = (prefers_16_bits(&setup).model(), Setup { weights, ..setup.clone() }.model());
+        let load = load_of(&wide, &[part]);
+        prop_assert!(at_most(narrow.cost(&load).total(), wide.cost(&load).total()));
+        prop_assert!(narrow.weight_bytes_per_device() < wide.weight_bytes_per_device());
+    }
+
+    #[test]
+    fn a_mixed_step_shares_what_its_phases_read(setup in any_setup(), prefill in any_prefill(), decode in any_decode()) {
+        let model = setup.model();
+        let time = |parts: &[Part]| model.cost(&load_of(&model, parts)).total();
+        let (mixed, prefill, decode) = (time(&[prefill, decode]), time(&[prefill]), time(&[decode]));
+        prop_assert!(at_most(mixed, prefill + decode));
+        prop_assert!(at_most(prefill, mixed) && at_most(decode, mixed));
+    }
+
+    #[test]
+    fn a_run_is_the_sum_of_its_steps(
+        setup in any_setup(), sequences in 1u64..300, cached in 0u64..1000, steps in 1u64..900, split in 0f64..1.0,
+    ) {
+        let model = setup.model();
+        let run = model.decode_run(sequences, cached, steps);
+        let mut sum = llm_roofline::step::StepCost::default();
+        for step in 0..steps {
+            sum += model.decode_step(sequences, cached + step);
+        }
+        prop_assert!(close(run.flops().as_flops(), sum.flops().as_flops()));
+        prop_assert!(close(run.bytes().as_bytes(), sum.bytes().as_bytes()));
+        for class in OperatorClass::ALL {
+            prop_assert!(close(run.time(class).as_seconds(), sum.time(class).as_seconds()), "{}", class);
+        }
+        prop_assert!(close(run.total().as_seconds(), sum.total().as_seconds()));
+        for bound in [Bound::Compute, Bound::Memory] {
+            let difference = run.bound_time(bound) - sum.bound_time(bound);
+            // At a crossing both limits are equal, and rounding may count one step to either.
+            prop_assert!(difference.max(difference * -1.0) <= sum.total() * (2.0 / steps as f64 + 1e-9));
+        }
+        let first = (split * steps as f64) as u64;
+        let halves = model.decode_run(sequences, cached, first)
+            + model.decode_run(sequences, cached + first, steps - first);
+        prop_assert!(close(run.total().as_seconds(), halves.total().as_seconds()));
+    }
+
+    #[test]
+    fn memory_holds_every_weight_once(setup in any_setup()) {
+        let alone = Setup { tensor_parallel: 1, ..setup.clone() }.deployment();
+        let total = setup.architecture.weight_bytes(alone.weights());
+        prop_assert!(close(alone.memory_plan(1, 1).weights.as_bytes(), total.as_bytes()));
+        let together = setup.deployment().memory_plan(1, 1).weights * f64::from(setup.tensor_parallel);
+        prop_assert!(total <= together * (1.0 + 1e-9));
+        prop_assert!(setup.model().weight_bytes_per_device() == setup.deployment().memory_plan(1, 1).weights);
+    }
+
+    #[test]
+    fn what_is_not_replicated_is_divided(doublings in 0u32..4, weights in prop::sample::select(QUANTIZED.to_vec())) {
+        let mut architecture = dense(4, 1024, 8);
+        architecture.vector_params = 0;
+        architecture.layer_kinds.iter_mut().for_each(|kind| kind.layer.vector_params = 0);
+        let setup = Setup { weights, ..Setup::new(architecture) };
+        let devices = 1 << doublings;
+        let share = Setup { tensor_parallel: devices, ..setup.clone() }.deployment().memory_plan(1, 4096);
+        let whole = setup.deployment().memory_plan(1, 4096);
+        prop_assert!(close((share.weights * f64::from(devices)).as_bytes(), whole.weights.as_bytes()));
+        prop_assert!(close((share.kv_cache * f64::from(devices)).as_bytes(), whole.kv_cache.as_bytes()));
+    }
+}
+
+/// Absorbed latent attention multiplies each entry with all heads: long contexts of big batches turn from memory-bound to
+/// compute-bound where the queries' own traffic stops to matter.
+#[test]
+fn a_run_crosses_from_one_limit_to_the_other() {
+    use llm_roofline::model::{Architecture, FeedForward, LatentAttention, Mixer};
+    let latent = LatentAttention {
+        heads: 128,
+        q_lora_rank: None,
+        kv_lora_rank: 512,
+        qk_nope_head_dim: 128,
+        qk_rope_head_dim: 64,
+        v_head_dim: 128,
+        output_gate: false,
+        sparse: None,
+    };
+    let latent = layer(Mixer::LatentAttention(latent), FeedForward::None, 0);
+    let setup = Setup {
+        peak: FlopsPerSecond::from_tflops_per_second(150.0),
+        ..Setup::new(Architecture::from_layers(2048, 1000, 1 << 20, [("latent".to_string(), latent)]))
+    };
+    let model = setup.model();
+    let bound = |cached| {
+        let mut load = model.load();
+        load.add_decode(cached, 1, 64.0);
+        let explanation = model.explain(&load);
+        explanation.operators.iter().find(|operator| operator.class == OperatorClass::DecodeAttention).unwrap().bound
+    };
+    assert_eq!((bound(1), bound(4000)), (Bound::Memory, Bound::Compute));
+    let run = model.decode_run(64, 1, 4000);
+    let steps: Seconds = (0..4000).map(|step| model.decode_step(64, 1 + step).total()).sum();
+    assert!(close(run.total().as_seconds(), steps.as_seconds()));
+}
+
+#[test]
+fn nothing_to_do_costs_nothing() {
+    let model = Setup { engine: lossy_engine(), ..Setup::new(dense(2, 1024, 8)) }.model();
+    assert_eq!(model.cost(&model.load()).total(), Seconds::ZERO);
+    assert_eq!(model.decode_run(0, 100, 10).total(), Seconds::ZERO);
+    assert_eq!(model.decode_run(10, 100, 0).total(), Seconds::ZERO);
+    assert!(model.explain(&model.load()).operators.is_empty());
+}
