@@ -26,6 +26,7 @@ pub use reach::{Reach, Reaches};
 pub use recurrent::Recurrent;
 pub use tensors::{Tensor, TensorOrigin};
 
+use crate::format::GgufFamily;
 use crate::units::Bytes;
 
 /// A model and where the facts about it come from.
@@ -122,7 +123,9 @@ impl Totals {
 impl Model {
     /// A model of which only the shape is known: no aliases, no sources.
     pub fn from_architecture(name: impl Into<String>, family: impl Into<String>, architecture: Architecture) -> Self {
-        Self::new(name.into(), family.into(), ModelBody::Architecture(architecture))
+        let family = family.into();
+        let architecture = Architecture { gguf_family: GgufFamily::of(&family), ..architecture };
+        Self::new(name.into(), family, ModelBody::Architecture(architecture))
     }
 
     /// A model of which only the totals are known.

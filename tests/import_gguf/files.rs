@@ -121,7 +121,7 @@ fn headers_written_by_gguf_py_are_read() {
     let smol = smol.model().unwrap();
     assert_eq!(smol.model.params_total(), 134_515_008);
     assert_eq!(shape(&smol).kv_elements_per_token(), f64::from(30 * 2 * 3 * 64));
-    assert_eq!(smol.model.native_format.as_deref(), Some("Q8_0"));
+    assert_eq!(smol.model.native_format.as_deref(), Some("q8_0"));
 
     let gemma = Header::open(data("gemma-2-2b-bf16.gguf")).unwrap();
     assert_eq!(gemma.alignment().as_bytes(), 64.0);

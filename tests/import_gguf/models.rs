@@ -17,7 +17,7 @@ fn llama_8b_in_the_q4_k_m_mix() {
     let model = &imported.model;
     assert_eq!(model.params_total(), 8_030_261_248);
     assert_eq!(model.name, "Meta Llama 3.1 8B");
-    assert_eq!(model.native_format.as_deref(), Some("Q4_K_M"));
+    assert_eq!(model.native_format.as_deref(), Some("q4_k_m"));
     // All but the embedding table, which is looked up.
     assert_eq!(model.params_active(), 8_030_261_248 - 128_256 * 4096);
     assert_eq!(shape(&imported).layers(), 32);
