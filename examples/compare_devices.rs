@@ -1,6 +1,8 @@
 //! Which device answers faster? The same model and request on many devices, sorted by end-to-end latency.
 // ci: --model qwen3-8b --weights fp8
 
+mod shared;
+
 use clap::Parser;
 use llm_roofline::format::NumberFormat;
 use llm_roofline::prelude::*;
@@ -34,16 +36,19 @@ struct Arguments {
     output: u64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let catalog = Catalog::embedded();
     let request = Request::new(arguments.prompt, arguments.output);
     let mut answers = Vec::new();
     let mut refused = Vec::new();
     for name in &arguments.devices {
-        let device = catalog.device(name)?;
+        let device = shared::device(name)?;
         let deployment =
-            Deployment::new(catalog.model(&arguments.model)?, System::new(device.clone(), arguments.count)?)
+            Deployment::new(shared::model(&arguments.model)?, System::new(device.clone(), arguments.count)?)
                 .with_weights(arguments.weights.parse()?);
         match StepModel::compile(&deployment)?.request(&request) {
             Ok(answer) => answers.push((device, answer)),
@@ -51,14 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     answers.sort_by(|(_, a), (_, b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
-    println!(
-        "{} on {} device(s): {} prompt and {} output tokens, ideal engine\n",
-        arguments.model, arguments.count, arguments.prompt, arguments.output
-    );
-    println!(
-        "{:<20} {:>10} {:>12} {:>10} {:>8} {:>12} {:>10} {:>10}",
-        "device", "TFLOP/s", "bandwidth", "TTFT", "bound", "TPOT", "TPS", "E2E"
-    );
+    println!("{} on {} device(s), {request}, ideal engine\n", arguments.model, arguments.count);
+    println!("device                  TFLOP/s    bandwidth       TTFT    bound         TPOT        TPS        E2E");
     for (device, answer) in &answers {
         let peak = device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak.as_tflops_per_second();
         let (tpot, tps) = (answer.tpot.unwrap_or_default(), answer.tps_per_stream.unwrap_or_default());

@@ -1,6 +1,8 @@
 //! How fast would a model run that no catalog knows? Reads `config.json`, `model.safetensors.index.json` or a GGUF file.
 // ci: tests/data/import/olmo-2-7b/config.json
 
+mod shared;
+
 use clap::Parser;
 use llm_roofline::import::{gguf, huggingface, safetensors};
 use llm_roofline::prelude::*;
@@ -25,7 +27,11 @@ struct Arguments {
     json: bool,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let (path, name) = (&arguments.files[0], arguments.files[0].display().to_string());
     let mut weights = None;
@@ -36,7 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
         if text.contains("\"weight_map\"") {
-            return print_index(&safetensors::index_total(&text, &name)?, arguments.json);
+            let index = safetensors::index_total(&text, &name)?;
+            let (bytes, tensors, files) = (index.total_size.as_bytes(), index.tensors, index.files);
+            return Ok(println!("{}", json!({ "weights_bytes": bytes, "tensors": tensors, "files": files })));
         }
         let options = huggingface::ImportOptions::default().with_assume_llama_like(arguments.assume_llama_like);
         huggingface::model_from_config_with(&text, &name, options)?
@@ -52,11 +60,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             "max_context_tokens": architecture.max_context_tokens, "native_format": model.native_format,
             "weights_bytes": architecture.weight_bytes(&weights.unwrap_or_default()).as_bytes(), "notes": model.notes,
         });
-        println!("{}", serde_json::to_string_pretty(&facts)?);
-        return Ok(());
+        return Ok(println!("{}", serde_json::to_string_pretty(&facts)?));
     }
     println!("{}", model.to_toml());
-    let device = Catalog::embedded().device(&arguments.device)?;
+    let device = shared::device(&arguments.device)?;
     let prompt = 2000.min(architecture.max_context_tokens / 2);
     for count in [1, 2, 4, 8, 16, 32] {
         let deployment = Deployment::new(model.clone(), System::new(device.clone(), count)?);
@@ -68,13 +75,5 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(reason) => println!("# {count} x {}: {reason}", device.slug()),
         }
     }
-    Ok(())
-}
-
-fn print_index(index: &safetensors::SafetensorsIndex, as_json: bool) -> Result<(), Box<dyn Error>> {
-    let (bytes, tensors, files) = (index.total_size, index.tensors, index.files);
-    let facts = json!({ "weights_bytes": bytes.as_bytes(), "tensors": tensors, "files": files });
-    let text = format!("{bytes} of weights in {tensors} tensors and {files} files; the shape is in config.json");
-    println!("{}", if as_json { facts.to_string() } else { text });
     Ok(())
 }

@@ -2,6 +2,8 @@
 //!
 //! Without arguments: Llama 3.1 70B in FP8 on four H100. Everything can be changed, see `--help`.
 
+mod shared;
+
 use clap::Parser;
 use llm_roofline::prelude::*;
 use std::error::Error;
@@ -41,20 +43,18 @@ struct Arguments {
     json: bool,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
     let is_default = arguments.model == "llama-3.1-70b" && arguments.device == "h100-sxm-80gb";
-    let mut catalog = Catalog::embedded().clone();
-    for file in
-        [&arguments.model, &arguments.device, &arguments.engine].into_iter().filter(|name| name.ends_with(".toml"))
-    {
-        catalog = catalog.with_file(file)?;
-    }
     let count = arguments.count.unwrap_or(if is_default { 4 } else { 1 });
-    let system = System::new(catalog.device(&arguments.device)?, count)?;
-    let mut deployment = Deployment::new(catalog.model(&arguments.model)?, system)
+    let system = System::new(shared::device(&arguments.device)?, count)?;
+    let mut deployment = Deployment::new(shared::model(&arguments.model)?, system)
         .with_kv(arguments.kv.parse()?)
-        .with_engine(catalog.engine(&arguments.engine)?);
+        .with_engine(shared::engine(&arguments.engine)?);
     if let Some(weights) = arguments.weights.as_deref().or(is_default.then_some("fp8")) {
         deployment = deployment.with_weights(weights.parse()?);
     }

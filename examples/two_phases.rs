@@ -1,12 +1,18 @@
 //! Why does prefill fly and decode crawl? The roofline of one device, with both phases of one model on it.
 
+mod shared;
+
 use llm_roofline::prelude::*;
 use std::error::Error;
 
 const WIDTH: usize = 78;
 const HEIGHT: usize = 16;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let catalog = Catalog::embedded();
     let device = catalog.device("h100-sxm-80gb")?;
     let model = StepModel::compile(&Deployment::new(catalog.model("llama-3.1-8b")?, System::new(device.clone(), 1)?))?;

@@ -86,6 +86,17 @@ pub enum RequestError {
     DoesNotFit(#[from] DoesNotFit),
 }
 
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { prompt_tokens, output_tokens, batch, cached_prompt_tokens } = self;
+        write!(f, "{batch} request(s) of {prompt_tokens} prompt tokens")?;
+        if *cached_prompt_tokens > 0 {
+            write!(f, " ({cached_prompt_tokens} cached)")?;
+        }
+        write!(f, " and {output_tokens} output tokens")
+    }
+}
+
 impl Request {
     /// One request.
     pub const fn new(prompt_tokens: u64, output_tokens: u64) -> Self {

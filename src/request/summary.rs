@@ -1,6 +1,6 @@
 //! An answer as a table for people and as JSON for programs.
 
-use super::RequestEstimate;
+use super::{Request, RequestEstimate};
 use crate::memory::MemoryModel;
 use crate::roofline::Bound;
 use crate::step::StepModel;
@@ -135,12 +135,10 @@ impl fmt::Display for Summary {
             f,
             "{model} ({weight_format} weights, {kv_format} cache) on {tensor_parallel} x {device}, {engine} engine"
         )?;
-        let cached = match self.cached_prompt_tokens {
-            0 => String::new(),
-            cached => format!(" ({cached} cached)"),
-        };
-        let (prompt, output, batch) = (self.prompt_tokens, self.output_tokens, self.batch);
-        writeln!(f, "{batch} request(s) of {prompt} prompt tokens{cached} and {output} output tokens\n")?;
+        let request = Request::new(self.prompt_tokens, self.output_tokens)
+            .with_batch(self.batch)
+            .with_cached_prompt_tokens(self.cached_prompt_tokens);
+        writeln!(f, "{request}\n")?;
         let millis = |millis: f64| Seconds::from_millis(millis).to_string();
         let rate = |rate: f64| format!("{rate:.1} tok/s");
         let bytes = |bytes: f64| Bytes::from_bytes(bytes).to_string();
