@@ -6,4 +6,4 @@ mod error;
 pub mod huggingface;
 pub mod safetensors;
 
-pub use error::ImportError;
+pub use error::{ImportError, UnknownFamily};

@@ -59,9 +59,7 @@ pub(super) fn contradictions(config: &Config, family: &str, read: &Architecture)
     let layers = || read.layer_kinds.iter().map(|kind| &kind.layer);
     let contradiction = |read_as: &'static str, keys: Vec<String>| match keys.is_empty() {
         true => Ok(()),
-        false => {
-            Err(ImportError::Contradiction { file: config.file().into(), family: family.into(), read_as, keys })
-        }
+        false => Err(ImportError::Contradiction { file: config.file().into(), family: family.into(), read_as, keys }),
     };
     if layers().all(|layer| layer.feed_forward.moe().is_none()) {
         contradiction("dense", present(config, EXPERT_KEYS))?;

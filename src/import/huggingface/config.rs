@@ -231,7 +231,8 @@ impl<'a> Config<'a> {
 
 /// Python writes some integers as floats.
 fn as_count(value: &Value) -> Option<u64> {
-    let whole = |float: f64| (float >= 0.0 && float <= CONTEXT_LIMIT as f64 && float.fract() == 0.0).then_some(float as u64);
+    let whole =
+        |float: f64| (float >= 0.0 && float <= CONTEXT_LIMIT as f64 && float.fract() == 0.0).then_some(float as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 

@@ -59,7 +59,8 @@ pub(super) fn qwen3(config: &Config) -> Read {
 
 /// Windows of the Qwen families: only with `use_sliding_window`, and only from layer `max_window_layers` on.
 pub(super) fn qwen_reaches(config: &Config, layers: usize) -> Result<Vec<Reach>, ImportError> {
-    let window = if config.flag("use_sliding_window", false)? { stated_or(config, "sliding_window", 4096)? } else { None };
+    let window =
+        if config.flag("use_sliding_window", false)? { stated_or(config, "sliding_window", 4096)? } else { None };
     let first = config.count_or(&["max_window_layers"], 28)?;
     reaches(config, layers, window, |layer| layer as u64 >= first)
 }
@@ -190,7 +191,8 @@ pub(super) fn hunyuan(config: &Config) -> Read {
     }
     let bias = config.flag("attention_bias", false)?;
     let qk_norm = if config.flag("use_qk_norm", true)? { QkNorm::PerHead } else { QkNorm::None };
-    let style = Style { qkv_bias: bias, o_bias: bias, qk_norm, mlp_bias: config.flag("mlp_bias", false)?, ..Style::LLAMA };
+    let style =
+        Style { qkv_bias: bias, o_bias: bias, qk_norm, mlp_bias: config.flag("mlp_bias", false)?, ..Style::LLAMA };
     Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
 }
 

@@ -109,8 +109,11 @@ pub(super) fn gemma4(config: &Config) -> Read {
     let window = stated_or(config, "sliding_window", 512)?;
     let reaches = reaches(config, shape.layers, window, every_but_last_of(6))?;
     let per_layer = config.count_or(&["hidden_size_per_layer_input"], 0)?;
-    let layers: Result<Vec<Layer>, ImportError> =
-        reaches.iter().enumerate().map(|(index, reach)| gemma4_layer(config, &shape, index, *reach, per_layer)).collect();
+    let layers: Result<Vec<Layer>, ImportError> = reaches
+        .iter()
+        .enumerate()
+        .map(|(index, reach)| gemma4_layer(config, &shape, index, *reach, per_layer))
+        .collect();
     if per_layer == 0 {
         return Ok(shape.build(layers?, shape.hidden));
     }
@@ -121,7 +124,13 @@ pub(super) fn gemma4(config: &Config) -> Read {
     })
 }
 
-fn gemma4_layer(config: &Config, shape: &Shape, index: usize, reach: Reach, per_layer: u64) -> Result<Layer, ImportError> {
+fn gemma4_layer(
+    config: &Config,
+    shape: &Shape,
+    index: usize,
+    reach: Reach,
+    per_layer: u64,
+) -> Result<Layer, ImportError> {
     let hidden = shape.hidden;
     let shared = config.count_or(&["num_kv_shared_layers"], 0)?;
     let reads_shared = index as u64 + shared >= shape.layers as u64;

@@ -34,7 +34,8 @@ fn gated_delta_stack(config: &Config, feed_forward: &FeedForward) -> Read {
     let bias = config.flag("attention_bias", false)?;
     let style = Style { qkv_bias: bias, o_bias: bias, qk_norm: QkNorm::PerHead, ..Style::LLAMA };
     let output_gate = config.flag("attn_output_gate", true)?;
-    let full = style.layer(shape.hidden, Attention { output_gate, ..shape.attention(Reach::Full) }, feed_forward.clone());
+    let full =
+        style.layer(shape.hidden, Attention { output_gate, ..shape.attention(Reach::Full) }, feed_forward.clone());
     let (delta, delta_vectors) = gated_delta(config)?;
     let linear = Layer {
         mixer: Mixer::Recurrent(delta),
@@ -48,13 +49,14 @@ fn gated_delta_stack(config: &Config, feed_forward: &FeedForward) -> Read {
     let layers = which.into_iter().map(|is_full| if is_full { full.clone() } else { linear.clone() });
     let modules = config.count_or(&["mtp_num_hidden_layers", "num_nextn_predict_layers"], 1)?;
     let copies = config.flag("mtp_use_dedicated_embeddings", false)?;
-    let mtp = shape.mtp(config, modules, &[full.clone()], copies)?;
+    let mtp = shape.mtp(config, modules, std::slice::from_ref(&full), copies)?;
     Ok(Architecture { mtp, ..shape.build(layers.collect(), shape.hidden) })
 }
 
 /// The delta net and its convolution, decay rates, time-step biases and output norm.
 fn gated_delta(config: &Config) -> Result<(Recurrent, u64), ImportError> {
-    let (key_heads, value_heads) = (config.count(&["linear_num_key_heads"])?, config.count(&["linear_num_value_heads"])?);
+    let (key_heads, value_heads) =
+        (config.count(&["linear_num_key_heads"])?, config.count(&["linear_num_value_heads"])?);
     let (key_dim, value_dim) = (config.count(&["linear_key_head_dim"])?, config.count(&["linear_value_head_dim"])?);
     let conv_kernel = config.count_or(&["linear_conv_kernel_dim"], 4)?;
     let channels = 2 * key_heads * key_dim + value_heads * value_dim;
@@ -152,16 +154,16 @@ pub(super) fn minimax(config: &Config) -> Read {
 
 /// Mamba-2, in the format of transformers or of the state-spaces repository.
 pub(super) fn mamba2(config: &Config) -> Read {
-    let shape = Shape::without_attention(
-        config,
-        Defaults { tied: true, context: Some(UNBOUNDED_CONTEXT), ..Defaults::default() },
-    )?;
+    let shape = Shape::without_attention(config, Defaults { context: Some(UNBOUNDED_CONTEXT), ..Defaults::default() })?;
     if config.value("attn_layer_idx").and_then(serde_json::Value::as_array).is_some_and(|layers| !layers.is_empty()) {
         return Err(config.unsupported("attention layers in a Mamba-2 model (`attn_layer_idx`)"));
     }
     let pad = config.count_or(&["pad_vocab_size_multiple"], 1)?.max(1);
     let shape = Shape { vocab: shape.vocab.next_multiple_of(pad), ..shape };
     let nested = config.inner("ssm_cfg");
+    // The state-spaces repository ties by default and spells the key without `word`.
+    let tied = config.flag("tie_embeddings", nested.is_some())? || shape.tied;
+    let shape = Shape { tied, ..shape };
     let sizes = nested.as_ref().unwrap_or(config);
     let head_dim = sizes.count_or(&["head_dim", "headdim"], 64)?;
     let inner = config.count_or(&["expand"], 2)?.saturating_mul(shape.hidden);
@@ -304,7 +306,8 @@ pub(super) fn nemotron_h(config: &Config) -> Read {
         return Err(config.invalid("hybrid_override_pattern", &pattern.into(), &expected));
     }
     shape.head_dim = config.count_or(&["attention_head_dim"], shape.head_dim)?;
-    let layers: Result<Vec<Layer>, ImportError> = pattern.chars().map(|letter| nemotron_layer(config, &shape, letter)).collect();
+    let layers: Result<Vec<Layer>, ImportError> =
+        pattern.chars().map(|letter| nemotron_layer(config, &shape, letter)).collect();
     let modules = config.count_or(&["num_nextn_predict_layers"], 0)?;
     let predictor = config.text("mtp_hybrid_override_pattern")?.unwrap_or("*E");
     let mtp = if modules > 0 {
@@ -334,7 +337,8 @@ fn block_pattern(config: &Config) -> Result<String, ImportError> {
 
 fn nemotron_layer(config: &Config, shape: &Shape, letter: char) -> Result<Layer, ImportError> {
     let bias = config.flag("use_bias", false)?;
-    let feed_forward = |feed_forward: FeedForward| Layer { feed_forward, vector_params: shape.hidden, ..Layer::default() };
+    let feed_forward =
+        |feed_forward: FeedForward| Layer { feed_forward, vector_params: shape.hidden, ..Layer::default() };
     match letter {
         'M' => {
             let ssm = Mamba2 {
@@ -353,7 +357,9 @@ fn nemotron_layer(config: &Config, shape: &Shape, letter: char) -> Result<Layer,
             let style = Style { qkv_bias: bias, o_bias: bias, norms: 1, ..Style::LLAMA };
             Ok(style.layer(shape.hidden, shape.attention(Reach::Full), FeedForward::None))
         }
-        '-' => Ok(feed_forward(FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: false })),
+        '-' => {
+            Ok(feed_forward(FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: false }))
+        }
         'E' => {
             let moe = experts(config, config.count(&["moe_intermediate_size"])?)?;
             let shared = config.optional(&["moe_shared_expert_intermediate_size"])?.filter(|width| *width > 0);

@@ -14,7 +14,8 @@ pub(super) fn mimo_v2(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults::default())?;
     let (windowed, global) = (mimo_attention(config, &shape, true)?, mimo_attention(config, &shape, false)?);
     let pattern = config.counts("hybrid_layer_pattern", shape.layers)?;
-    let pattern = pattern.ok_or_else(|| config.missing(&["hybrid_layer_pattern"], "a list with 1 for windowed layers"))?;
+    let pattern =
+        pattern.ok_or_else(|| config.missing(&["hybrid_layer_pattern"], "a list with 1 for windowed layers"))?;
     let shared = config.count_or(&["n_shared_experts"], 0)?;
     let width = config.count(&["moe_intermediate_size"])?;
     let moe = experts(config, width)?;

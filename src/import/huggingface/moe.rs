@@ -9,8 +9,15 @@ use crate::model::{Architecture, Attention, FeedForward, Indexer, Layer, Moe, Re
 type Read = Result<Architecture, ImportError>;
 
 pub(super) const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
-pub(super) const CHOSEN: &[&str] =
-    &["num_experts_per_tok", "experts_per_token", "num_experts_per_token", "num_selected_experts", "moe_topk", "moe_k", "moe_top_k"];
+pub(super) const CHOSEN: &[&str] = &[
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "num_selected_experts",
+    "moe_topk",
+    "moe_k",
+    "moe_top_k",
+];
 const EXPERT_WIDTH: &[&str] = &["moe_intermediate_size", "intermediate_size"];
 const SHARED: &[&str] = &["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
 
@@ -43,7 +50,13 @@ fn alternate(layers: usize, is_moe: impl Fn(usize) -> bool, moe: Moe, dense: Opt
 }
 
 /// A decoder whose layers differ in reach and feed-forward; `router_bias` adds one parameter per expert.
-fn decoder(shape: &Shape, style: &Style, reaches: &[Reach], feed_forwards: Vec<FeedForward>, router_bias: bool) -> Architecture {
+fn decoder(
+    shape: &Shape,
+    style: &Style,
+    reaches: &[Reach],
+    feed_forwards: Vec<FeedForward>,
+    router_bias: bool,
+) -> Architecture {
     let layers = reaches.iter().zip(feed_forwards).map(|(reach, feed_forward)| {
         let layer = style.layer(shape.hidden, shape.attention(*reach), feed_forward);
         with_router_bias(layer, router_bias)
@@ -212,10 +225,8 @@ fn minimax_indexer(config: &Config, layers: usize) -> Result<(Option<SparseSelec
     if !sparse.flag("use_sparse_attention", true)? {
         return Ok((None, vec![false; layers]));
     }
-    let indexer = Indexer {
-        heads: sparse.count(&["sparse_num_index_heads"])?,
-        head_dim: sparse.count(&["sparse_index_dim"])?,
-    };
+    let indexer =
+        Indexer { heads: sparse.count(&["sparse_num_index_heads"])?, head_dim: sparse.count(&["sparse_index_dim"])? };
     let top_k = sparse.count(&["sparse_topk_blocks"])? * sparse.count(&["sparse_block_size"])?;
     let which = sparse.counts("sparse_attention_freq", layers)?;
     let which = which.map_or_else(|| vec![true; layers], |list| list.iter().map(|flag| *flag != 0).collect());
@@ -342,7 +353,9 @@ pub(super) fn ernie4_5_moe(config: &Config) -> Read {
     let style = Style { qkv_bias: bias, o_bias: bias, mlp_bias: bias, ..Style::LLAMA };
     let moe = with_shared(config, config.count_or(SHARED, 0)?)?;
     let first = config.count_or(&["moe_layer_start_index"], 1)?;
-    let last = config.optional(&["moe_layer_end_index"])?.unwrap_or(u64::MAX);
+    // -1 stands for the last layer.
+    let to_the_end = config.value("moe_layer_end_index").is_none_or(|last| last.as_i64() == Some(-1));
+    let last = if to_the_end { u64::MAX } else { config.count(&["moe_layer_end_index"])? };
     let every = config.count_or(&["moe_layer_interval"], 1)?;
     let is_moe = |layer: usize| {
         let layer = layer as u64;
@@ -350,7 +363,8 @@ pub(super) fn ernie4_5_moe(config: &Config) -> Read {
     };
     let dense = config.count(&["intermediate_size"])?;
     let feed_forwards = alternate(shape.layers, is_moe, moe, Some(dense));
-    let architecture = decoder(&shape, &style, &full(shape.layers), feed_forwards, config.flag("moe_use_aux_free", true)?);
+    let architecture =
+        decoder(&shape, &style, &full(shape.layers), feed_forwards, config.flag("moe_use_aux_free", true)?);
     let predictor = FeedForward::Dense { intermediate: dense, gated: true };
     let predictor = style.layer(shape.hidden, shape.attention(Reach::Full), predictor);
     let modules = config.count_or(&["num_nextn_predict_layers"], 0)?;

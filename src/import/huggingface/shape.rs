@@ -31,14 +31,21 @@ pub(super) struct Defaults {
     pub context: Option<u64>,
 }
 
-const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model"];
+const HIDDEN: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model"];
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
 const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
 const KV_HEADS: &[&str] =
     &["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups"];
 const VOCAB: &[&str] = &["vocab_size", "padded_vocab_size"];
-const CONTEXT: &[&str] =
-    &["max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "model_max_length", "max_sequence_length", "n_ctx"];
+const CONTEXT: &[&str] = &[
+    "max_position_embeddings",
+    "n_positions",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_sequence_length",
+    "n_ctx",
+];
 
 impl Shape {
     pub fn read(config: &Config, defaults: Defaults) -> Result<Self, ImportError> {
