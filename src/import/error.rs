@@ -1,5 +1,6 @@
 //! Why a file could not be imported.
 
+use super::huggingface::families;
 use crate::model::ModelError;
 
 /// A file that could not be imported; every variant names the file and the key concerned.
@@ -43,26 +44,8 @@ pub enum ImportError {
         expected: String,
     },
     /// The architecture family is not known.
-    #[error(
-        "{file}: model_type `{model_type}` is not understood{}; keys understood: {}{}; families understood: {families}",
-        .nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default(),
-        .understood.join(", "),
-        if .structural.is_empty() { String::new() } else { format!("; not a plain decoder, it has {}", .structural.join(", ")) }
-    )]
-    UnknownFamily {
-        /// File name, or what stands for it.
-        file: String,
-        /// The unknown `model_type`.
-        model_type: String,
-        /// The most similar known family.
-        nearest: Option<String>,
-        /// Keys of the file that a plain decoder would have used.
-        understood: Vec<String>,
-        /// Keys of the file that speak of experts, recurrent layers or compressed attention.
-        structural: Vec<String>,
-        /// The known families.
-        families: String,
-    },
+    #[error("{0}")]
+    UnknownFamily(Box<UnknownFamily>),
     /// Keys describe experts or another attention than the family has, so the result would be wrong.
     #[error("{file}: family `{family}` is read as {read_as}, but the file has {}", .keys.join(", "))]
     Contradiction {
@@ -148,4 +131,27 @@ fn numbers(numbers: &[u64]) -> String {
         text.push_str(&format!(" and {} more", numbers.len() - SHOWN));
     }
     text
+}
+
+/// A `model_type` that no reader understands, and what can be told about it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "{file}: model_type `{model_type}` is not understood{}; keys understood: {}{}; families understood: {}",
+    .nearest.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default(),
+    .understood.join(", "),
+    if .structural.is_empty() { String::new() } else { format!("; not a plain decoder, it has {}", .structural.join(", ")) },
+    families().collect::<Vec<_>>().join(", ")
+)]
+#[non_exhaustive]
+pub struct UnknownFamily {
+    /// File name, or what stands for it.
+    pub file: String,
+    /// The unknown `model_type`.
+    pub model_type: String,
+    /// The most similar known family.
+    pub nearest: Option<String>,
+    /// Keys of the file that a plain decoder would have used.
+    pub understood: Vec<String>,
+    /// Keys of the file that speak of experts, recurrent layers or compressed attention.
+    pub structural: Vec<String>,
 }

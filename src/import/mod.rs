@@ -8,4 +8,4 @@ pub mod gguf;
 pub mod huggingface;
 pub mod safetensors;
 
-pub use error::ImportError;
+pub use error::{ImportError, UnknownFamily};

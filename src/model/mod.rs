@@ -5,6 +5,7 @@
 
 mod architecture;
 mod attention;
+mod check;
 mod feed_forward;
 mod layer;
 mod linear;
@@ -18,10 +19,10 @@ pub use architecture::{Architecture, LayerKind, MtpModules};
 pub use attention::{
     Attention, AttentionPass, CompressedAttention, Indexer, KvSource, LatentAttention, SparseSelection,
 };
+pub use check::ModelError;
 pub use feed_forward::{FeedForward, Moe};
 pub use layer::{Layer, Mixer};
 pub use linear::{Linear, Split};
-pub use profile::ModelError;
 pub use reach::{Reach, Reaches};
 pub use recurrent::Recurrent;
 pub use tensors::{Tensor, TensorOrigin};

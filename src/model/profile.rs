@@ -1,77 +1,11 @@
 //! Model profiles as TOML: reading, checking, writing.
 
-use super::{Architecture, Layer, LayerKind, Linear, Mixer, Model, ModelBody, MtpModules, Published, Totals};
+use super::check::{LAYER_LIMIT, ModelError};
+use super::{Architecture, Layer, Linear, Model, ModelBody, MtpModules, Published, Totals};
 use crate::format::GgufFamily;
 use crate::profile::{self, ProfileError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// A model whose numbers cannot be those of a model.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ModelError {
-    /// A count that must be positive is zero.
-    #[error("{key} is 0, expected at least 1{}", .layer.as_ref().map(|layer| format!(" (layer kind `{layer}`)")).unwrap_or_default())]
-    Zero {
-        /// The key.
-        key: &'static str,
-        /// Layer kind it was found in.
-        layer: Option<String>,
-    },
-    /// A number is beyond anything that exists, so that products of it could overflow.
-    #[error("{key} is {value}, more than the limit of {limit}")]
-    TooLarge {
-        /// The key.
-        key: &'static str,
-        /// The number.
-        value: u64,
-        /// The limit.
-        limit: u64,
-    },
-    /// Query heads are not a multiple of key-value heads.
-    #[error("layer kind `{layer}`: {heads} query heads are not a multiple of {kv_heads} key-value heads")]
-    HeadsDoNotDivide {
-        /// Layer kind.
-        layer: String,
-        /// Query heads.
-        heads: u64,
-        /// Key-value heads.
-        kv_heads: u64,
-    },
-    /// More experts per token than experts.
-    #[error("layer kind `{layer}`: {chosen} experts per token of {experts} experts")]
-    TooManyExpertsPerToken {
-        /// Layer kind.
-        layer: String,
-        /// Experts per token.
-        chosen: u64,
-        /// Experts.
-        experts: u64,
-    },
-    /// The layer order names a kind that is not declared.
-    #[error("layer_order names `{name}`, declared are {declared}{hint}")]
-    UnknownLayerKind {
-        /// The name.
-        name: String,
-        /// The declared names.
-        declared: String,
-        /// The nearest one.
-        hint: String,
-    },
-    /// A fraction is not a positive number.
-    #[error("{key} is {value}, expected a positive number")]
-    NotPositive {
-        /// The key.
-        key: &'static str,
-        /// The number.
-        value: f64,
-    },
-}
-
-/// Widths, heads and counts beyond this are refused: no product of three of them, times the layers, overflows 64 bits.
-const LIMIT: u64 = 1 << 28;
-/// Layers beyond this are refused.
-const LAYER_LIMIT: u64 = 1 << 16;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -216,18 +150,19 @@ impl RawArchitecture {
     }
 
     fn unfold(self) -> Result<Architecture, ModelError> {
-        let mut named = Vec::new();
+        let mut named: Vec<(&str, &Layer)> = Vec::new();
         for run in &self.layer_order {
-            let (count, name) = match run.split_once(" x ") {
+            let (count, name): (u64, &str) = match run.split_once(" x ") {
                 Some((count, name)) if count.trim().parse::<u64>().is_ok() => {
                     (count.trim().parse().unwrap_or(0), name.trim())
                 }
                 _ => (1, run.trim()),
             };
-            if count > LAYER_LIMIT {
-                return Err(ModelError::TooLarge { key: "layer_order", value: count, limit: LAYER_LIMIT });
+            let total = count.saturating_add(named.len() as u64);
+            if total > LAYER_LIMIT {
+                return Err(ModelError::TooLarge { key: "layer_order", value: total, limit: LAYER_LIMIT });
             }
-            let Some(layer) = self.layer_kinds.get(name) else {
+            let Some((name, layer)) = self.layer_kinds.get_key_value(name) else {
                 let declared = self.layer_kinds.keys().map(String::as_str);
                 let hint = profile::nearest(name, declared.clone());
                 return Err(ModelError::UnknownLayerKind {
@@ -236,8 +171,9 @@ impl RawArchitecture {
                     hint: hint.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default(),
                 });
             };
-            named.extend((0..count).map(|_| (name.to_string(), layer.clone())));
+            named.extend((0..count).map(|_| (name.as_str(), layer)));
         }
+        let named = named.into_iter().map(|(name, layer)| (name.to_string(), layer.clone()));
         let base = Architecture::from_layers(self.hidden_size, self.vocab_size, self.max_context_tokens, named);
         Ok(Architecture {
             tied_embeddings: self.tied_embeddings,
@@ -248,130 +184,5 @@ impl RawArchitecture {
             gguf_family: self.gguf_family,
             ..base
         })
-    }
-}
-
-impl Totals {
-    /// The same totals, if they can be those of a model.
-    ///
-    /// # Errors
-    /// [`ModelError`] for zero parameters or bits that are not a positive number.
-    pub fn checked(self) -> Result<Self, ModelError> {
-        if self.params_total == 0 || self.params_active == 0 {
-            return Err(ModelError::Zero { key: "params_total", layer: None });
-        }
-        if self.params_active > self.params_total {
-            let (value, limit) = (self.params_active, self.params_total);
-            return Err(ModelError::TooLarge { key: "params_active", value, limit });
-        }
-        if !(self.bits_per_weight.is_finite() && self.bits_per_weight > 0.0) {
-            return Err(ModelError::NotPositive { key: "bits_per_weight", value: self.bits_per_weight });
-        }
-        Ok(self)
-    }
-}
-
-impl Architecture {
-    /// The same architecture, if it can be one: positive sizes, heads that divide, no number so large that a product overflows.
-    ///
-    /// # Errors
-    /// [`ModelError`] naming the key, the value and the limit.
-    pub fn checked(self) -> Result<Self, ModelError> {
-        positive("hidden_size", self.hidden_size, None)?;
-        positive("vocab_size", self.vocab_size, None)?;
-        positive("layer_order", self.layer_order.len() as u64, None)?;
-        if self.layer_order.len() as u64 > LAYER_LIMIT {
-            let value = self.layer_order.len() as u64;
-            return Err(ModelError::TooLarge { key: "layer_order", value, limit: LAYER_LIMIT });
-        }
-        if self.max_context_tokens == 0 || self.max_context_tokens > 1 << 40 {
-            let (value, limit) = (self.max_context_tokens, 1 << 40);
-            positive("max_context_tokens", value.min(1), None)?;
-            return Err(ModelError::TooLarge { key: "max_context_tokens", value, limit });
-        }
-        for LayerKind { name, layer } in &self.layer_kinds {
-            check_layer(name, layer, self.hidden_size)?;
-        }
-        for linear in &self.global_linears {
-            check_linear(linear)?;
-        }
-        Ok(self)
-    }
-}
-
-fn check_layer(name: &str, layer: &Layer, hidden_size: u64) -> Result<(), ModelError> {
-    let kind = Some(name);
-    match &layer.mixer {
-        Mixer::Attention(attention) => {
-            positive("heads", attention.heads, kind)?;
-            positive("kv_heads", attention.kv_heads, kind)?;
-            positive("head_dim", attention.head_dim, kind)?;
-            if attention.heads % attention.kv_heads != 0 {
-                let (heads, kv_heads) = (attention.heads, attention.kv_heads);
-                return Err(ModelError::HeadsDoNotDivide { layer: name.into(), heads, kv_heads });
-            }
-        }
-        Mixer::LatentAttention(attention) => {
-            positive("heads", attention.heads, kind)?;
-            positive("kv_lora_rank", attention.kv_lora_rank, kind)?;
-        }
-        Mixer::CompressedAttention(attention) => {
-            positive("heads", attention.heads, kind)?;
-            positive("o_groups", attention.o_groups, kind)?;
-            positive("window", attention.window, kind)?;
-        }
-        Mixer::Recurrent(recurrent) => positive("heads", recurrent.heads(), kind)?,
-        Mixer::None | Mixer::Linear => {}
-    }
-    for pass in layer.attention_passes() {
-        let positive_reach = match pass.reach {
-            super::Reach::Window(n) | super::Reach::Chunk(n) | super::Reach::Compressed { ratio: n, .. } => n,
-            super::Reach::Full => 1,
-        };
-        positive("reach", positive_reach, kind)?;
-    }
-    if let Some(moe) = layer.feed_forward.moe() {
-        positive("experts", moe.experts, kind)?;
-        positive("experts_per_token", moe.experts_per_token, kind)?;
-        limited("experts", moe.experts, 1 << 16)?;
-        limited("vector_params_per_expert", moe.vector_params_per_expert, LIMIT)?;
-        if moe.experts_per_token > moe.experts {
-            let (chosen, experts) = (moe.experts_per_token, moe.experts);
-            return Err(ModelError::TooManyExpertsPerToken { layer: name.into(), chosen, experts });
-        }
-    }
-    limited("vector_params", layer.vector_params, 1 << 40)?;
-    for linear in layer.linears(hidden_size).iter().chain(&layer.expert_linears(hidden_size)) {
-        check_linear(linear)?;
-    }
-    Ok(())
-}
-
-fn check_linear(linear: &Linear) -> Result<(), ModelError> {
-    positive("in_features", linear.in_features, None)?;
-    positive("out_features", linear.out_features, None)?;
-    limited("in_features", linear.in_features, LIMIT)?;
-    limited("out_features", linear.out_features, LIMIT)?;
-    // Together with the limits on experts and layers the total stays below 2^63.
-    let params = u128::from(linear.copies) * u128::from(linear.in_features) * u128::from(linear.out_features);
-    limited("in_features x out_features", u64::try_from(params).unwrap_or(u64::MAX), 1 << 38)
-}
-
-fn positive(key: &'static str, value: u64, layer: Option<&str>) -> Result<(), ModelError> {
-    if value == 0 { Err(ModelError::Zero { key, layer: layer.map(Into::into) }) } else { limited(key, value, 1 << 40) }
-}
-
-fn limited(key: &'static str, value: u64, limit: u64) -> Result<(), ModelError> {
-    if value > limit { Err(ModelError::TooLarge { key, value, limit }) } else { Ok(()) }
-}
-
-impl ModelError {
-    fn key(&self) -> &'static str {
-        match self {
-            Self::Zero { key, .. } | Self::TooLarge { key, .. } | Self::NotPositive { key, .. } => key,
-            Self::HeadsDoNotDivide { .. } => "heads",
-            Self::TooManyExpertsPerToken { .. } => "experts_per_token",
-            Self::UnknownLayerKind { .. } => "layer_order",
-        }
     }
 }

@@ -16,7 +16,7 @@ fn tied(context: Option<u64>) -> Defaults {
 /// GPT-2 and GPT-3: learned positions, output head tied.
 pub(super) fn gpt2(config: &Config) -> Read {
     let shape = Shape::read(config, tied(None))?;
-    with_positions(config, &shape, shape.context)
+    with_positions(config, &shape, &Style::GPT, shape.context)
 }
 
 /// StarCoder (GPT-BigCode): GPT-2 with one key-value head.
@@ -24,7 +24,7 @@ pub(super) fn gpt_bigcode(config: &Config) -> Read {
     let shape = Shape::read(config, tied(None))?;
     let kv_heads = if config.flag("multi_query", true)? { 1 } else { shape.heads };
     let shape = Shape { kv_heads, ..shape };
-    with_positions(config, &shape, shape.context)
+    with_positions(config, &shape, &Style::GPT, shape.context)
 }
 
 /// OPT: GPT-2 with two more positions.
@@ -33,12 +33,18 @@ pub(super) fn opt(config: &Config) -> Read {
     if config.count_or(&["word_embed_proj_dim"], shape.hidden)? != shape.hidden {
         return Err(config.unsupported("an embedding narrower than the model (`word_embed_proj_dim`)"));
     }
-    with_positions(config, &shape, shape.context.saturating_add(2))
+    let bias = config.flag("enable_bias", true)?;
+    let affine = config.flag("layer_norm_elementwise_affine", true)?;
+    // A norm without bias keeps its scale; one that is not affine has neither.
+    let vectors = if affine { 1 + u64::from(bias) } else { 0 };
+    let style =
+        Style { qkv_bias: bias, o_bias: bias, mlp_bias: bias, norms: 2 * vectors, final_norms: vectors, ..Style::GPT };
+    with_positions(config, &shape, &style, shape.context.saturating_add(2))
 }
 
-fn with_positions(config: &Config, shape: &Shape, positions: u64) -> Read {
+fn with_positions(config: &Config, shape: &Shape, style: &Style, positions: u64) -> Read {
     let lookup = positions.checked_mul(shape.hidden);
-    let architecture = Style::GPT.decoder(shape, &full(shape.layers), inner(config, shape)?);
+    let architecture = style.decoder(shape, &full(shape.layers), inner(config, shape)?);
     let lookup_params = lookup.ok_or_else(|| config.unsupported("a position table of that size"))?;
     Ok(Architecture { lookup_params, ..architecture })
 }

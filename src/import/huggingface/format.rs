@@ -9,7 +9,7 @@ pub(super) fn native_format(config: &Config, outer: &Config) -> (Option<String>,
     let quantized = keys.iter().find_map(|key| config.value_around(key).or_else(|| outer.value(key))?.as_object());
     if let Some(quantization) = quantized {
         return match quantized_format(quantization) {
-            Some(name) => (Some(name.into()), None),
+            Some(name) => (Some(name.into()), expert_note(config)),
             None => {
                 let method = text(quantization, "quant_method").unwrap_or("unnamed");
                 (None, Some(format!("quantization method `{method}` is not known; the weight format is left open")))
@@ -25,6 +25,12 @@ pub(super) fn native_format(config: &Config, outer: &Config) -> (Option<String>,
         Some(other) => (None, Some(format!("dtype `{other}` is not known; the weight format is left open"))),
         None => (None, None),
     }
+}
+
+/// DeepSeek-V4 stores its routed experts in fewer bits than the method says.
+fn expert_note(config: &Config) -> Option<String> {
+    let dtype = config.value("expert_dtype")?.as_str()?;
+    Some(format!("routed experts are stored in {dtype} (`expert_dtype`), which the weight format does not tell"))
 }
 
 fn quantized_format(quantization: &Map<String, Value>) -> Option<&'static str> {

@@ -49,7 +49,7 @@ fn gated_delta_stack(config: &Config, feed_forward: &FeedForward) -> Read {
     let layers = which.into_iter().map(|is_full| if is_full { full.clone() } else { linear.clone() });
     let modules = config.count_or(&["mtp_num_hidden_layers", "num_nextn_predict_layers"], 1)?;
     let copies = config.flag("mtp_use_dedicated_embeddings", false)?;
-    let mtp = shape.mtp(config, modules, &[full.clone()], copies)?;
+    let mtp = shape.mtp(config, modules, std::slice::from_ref(&full), copies)?;
     Ok(Architecture { mtp, ..shape.build(layers.collect(), shape.hidden) })
 }
 
@@ -154,16 +154,16 @@ pub(super) fn minimax(config: &Config) -> Read {
 
 /// Mamba-2, in the format of transformers or of the state-spaces repository.
 pub(super) fn mamba2(config: &Config) -> Read {
-    let shape = Shape::without_attention(
-        config,
-        Defaults { tied: true, context: Some(UNBOUNDED_CONTEXT), ..Defaults::default() },
-    )?;
+    let shape = Shape::without_attention(config, Defaults { context: Some(UNBOUNDED_CONTEXT), ..Defaults::default() })?;
     if config.value("attn_layer_idx").and_then(serde_json::Value::as_array).is_some_and(|layers| !layers.is_empty()) {
         return Err(config.unsupported("attention layers in a Mamba-2 model (`attn_layer_idx`)"));
     }
     let pad = config.count_or(&["pad_vocab_size_multiple"], 1)?.max(1);
     let shape = Shape { vocab: shape.vocab.next_multiple_of(pad), ..shape };
     let nested = config.inner("ssm_cfg");
+    // The state-spaces repository ties by default and spells the key without `word`.
+    let tied = config.flag("tie_embeddings", nested.is_some())? || shape.tied;
+    let shape = Shape { tied, ..shape };
     let sizes = nested.as_ref().unwrap_or(config);
     let head_dim = sizes.count_or(&["head_dim", "headdim"], 64)?;
     let inner = config.count_or(&["expand"], 2)?.saturating_mul(shape.hidden);

@@ -48,7 +48,6 @@ fn experts_on_latent(config: &Config, family: &Family) -> Read {
     let moe = FeedForward::Moe(with_shared(config, config.count_or(&["n_shared_experts"], 0)?)?);
     let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
     let is_moe = moe_layers(config, shape.layers, family.first_dense)?;
-    let own_indexer = config.texts("indexer_types", shape.layers)?;
     let sparse = indexer(config)?;
     let attention = latent(config, shape.heads, Some(family.q_lora_rank))?;
     let layer = |feed_forward: &FeedForward, shares_indexer: bool| {
@@ -58,13 +57,22 @@ fn experts_on_latent(config: &Config, family: &Family) -> Read {
             latent_layer(&shape, LatentAttention { sparse, ..attention.0.clone() }, attention.1, feed_forward.clone());
         with_router_bias(layer, family.router_bias)
     };
-    let shares =
-        |index: usize| own_indexer.as_ref().and_then(|types| types.get(index)).is_some_and(|kind| *kind == "shared");
-    let layers = is_moe.iter().enumerate();
-    let layers = layers.map(|(index, is_moe)| layer(if *is_moe { &moe } else { &dense }, shares(index)));
+    let layers = is_moe.iter().zip(shares_indexer(config, shape.layers)?);
+    let layers = layers.map(|(is_moe, shares)| layer(if *is_moe { &moe } else { &dense }, shares));
     let architecture = shape.build(layers.collect(), shape.hidden);
     let modules = config.count_or(&["num_nextn_predict_layers"], 0)?;
     Ok(Architecture { mtp: shape.mtp(config, modules, &[layer(&moe, false)], family.mtp_copies)?, ..architecture })
+}
+
+/// Which layers reuse the selection of an earlier layer: by a list, or all but the first and every so many after.
+fn shares_indexer(config: &Config, layers: usize) -> Result<Vec<bool>, ImportError> {
+    if let Some(types) = config.texts("indexer_types", layers)? {
+        return Ok(types.iter().map(|kind| *kind == "shared").collect());
+    }
+    let every = config.count_or(&["index_topk_freq"], 1)?.max(1);
+    let first = config.count_or(&["index_skip_topk_offset"], 0)?;
+    let shares = |layer: u64| layer >= first && (layer - first) % every != every - 1;
+    Ok((0..layers as u64).map(shares).collect())
 }
 
 /// The latent attention that a file describes, and the bias parameters of its projections.

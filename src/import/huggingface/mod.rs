@@ -16,7 +16,7 @@ mod latent;
 mod moe;
 mod shape;
 
-use crate::import::ImportError;
+use crate::import::{ImportError, UnknownFamily};
 use crate::model::{Architecture, Model};
 use config::Config;
 use serde_json::{Map, Value};
@@ -239,14 +239,13 @@ fn family_name(outer: &Config, config: &Config) -> Result<String, ImportError> {
 fn unknown_family(config: &Config, model_type: &str) -> ImportError {
     // The outcome does not matter: asking tells which keys a plain decoder would have used.
     let _ = dense::llama(config);
-    ImportError::UnknownFamily {
+    ImportError::UnknownFamily(Box::new(UnknownFamily {
         file: config.file().into(),
         model_type: model_type.into(),
         nearest: crate::profile::nearest(model_type, families()).map(Into::into),
         understood: config.keys_read(),
         structural: checks::structural_keys(config),
-        families: families().collect::<Vec<_>>().join(", "),
-    }
+    }))
 }
 
 /// `_name_or_path` if it is a name, else the file's name, or that of its folder if it is just `config.json`.

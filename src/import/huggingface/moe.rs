@@ -353,7 +353,9 @@ pub(super) fn ernie4_5_moe(config: &Config) -> Read {
     let style = Style { qkv_bias: bias, o_bias: bias, mlp_bias: bias, ..Style::LLAMA };
     let moe = with_shared(config, config.count_or(SHARED, 0)?)?;
     let first = config.count_or(&["moe_layer_start_index"], 1)?;
-    let last = config.optional(&["moe_layer_end_index"])?.unwrap_or(u64::MAX);
+    // -1 stands for the last layer.
+    let to_the_end = config.value("moe_layer_end_index").is_none_or(|last| last.as_i64() == Some(-1));
+    let last = if to_the_end { u64::MAX } else { config.count(&["moe_layer_end_index"])? };
     let every = config.count_or(&["moe_layer_interval"], 1)?;
     let is_moe = |layer: usize| {
         let layer = layer as u64;

@@ -31,7 +31,7 @@ pub(super) struct Defaults {
     pub context: Option<u64>,
 }
 
-const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model"];
+const HIDDEN: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model"];
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
 const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
 const KV_HEADS: &[&str] =
