@@ -1,4 +1,6 @@
 //! Predicts how fast a language model will serve, without any hardware.
+#![forbid(unsafe_code)]
+
 pub mod catalog;
 pub mod collective;
 pub mod delivery;

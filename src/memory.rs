@@ -1,7 +1,7 @@
 //! What fits: weights, cache and state of each device against its memory.
 
 use crate::deployment::Deployment;
-use crate::model::{ModelBody, Split};
+use crate::model::{ModelBody, Reach, Split};
 use crate::units::Bytes;
 
 /// What each device must hold for a number of sequences.
@@ -104,19 +104,29 @@ impl Deployment {
     /// Bytes of key-value cache on one device for one sequence of `context` tokens; windows keep only what they reach, and key-value
     /// heads are replicated where there are fewer than devices.
     pub fn kv_bytes_per_sequence(&self, context: u64) -> Bytes {
+        kv_cache(&self.kept_entries(), context)
+    }
+
+    /// What one token adds to the cache of one device, summed over layers of equal reach.
+    fn kept_entries(&self) -> Vec<KeptEntries> {
         let tp = u64::from(self.tensor_parallel());
         let architecture = match &self.model().body {
             ModelBody::Architecture(architecture) => architecture,
-            ModelBody::Totals(totals) => return totals.kv_bytes_per_token * (context as f64 / tp as f64),
+            ModelBody::Totals(totals) => return vec![(Reach::Full, totals.kv_bytes_per_token / tp as f64)],
         };
-        let mut bits = 0.0;
+        let mut entries: Vec<KeptEntries> = Vec::new();
         for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
-            for (pass, elements) in kind.layer.kept_elements(context) {
+            for (pass, reach) in kind.layer.kept_passes() {
                 let share = Split::KvHeads(pass.kv_heads).share(tp);
-                bits += count as f64 * elements * share * self.cache_bits(&kind.layer, &pass);
+                let bits = pass.elements_per_entry as f64 * share * self.cache_bits(&kind.layer, &pass);
+                let bytes = Bytes::from_bytes(count as f64 * bits / 8.0);
+                match entries.iter_mut().find(|(known, _)| *known == reach) {
+                    Some((_, sum)) => *sum += bytes,
+                    None => entries.push((reach, bytes)),
+                }
             }
         }
-        Bytes::from_bytes(bits / 8.0)
+        entries
     }
 
     /// Bytes of recurrent state on one device for one sequence.
@@ -127,7 +137,7 @@ impl Deployment {
 
     /// What each device must hold for `sequences` of `context` tokens.
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
-        self.memory_plan_with(self.weight_bytes_per_device(), sequences, context)
+        self.memory_needs(self.weight_bytes_per_device()).plan(sequences, context)
     }
 
     /// How many sequences of `context` tokens fit beside the weights; 0 if not even one does, `None` if memory does not limit them.
@@ -157,9 +167,9 @@ impl Deployment {
     ///
     /// For one sequence of a model with full attention this is the number of tokens that vLLM prints as KV cache size.
     pub fn max_context_tokens(&self, sequences: u64) -> Option<u64> {
-        let weights = self.weight_bytes_per_device();
+        let needs = self.memory_needs(self.weight_bytes_per_device());
         let fits = |context| {
-            let plan = self.memory_plan_with(weights, sequences, context);
+            let plan = needs.plan(sequences, context);
             plan.needed() <= plan.capacity
         };
         let (mut most, mut too_many) = (0, CONTEXT_LIMIT);
@@ -173,14 +183,41 @@ impl Deployment {
         Some(most)
     }
 
-    /// The same with the weight bytes known already.
-    pub(crate) fn memory_plan_with(&self, weights: Bytes, sequences: u64, context: u64) -> MemoryPlan {
+    /// What memory plans are made from, the weight bytes being known.
+    pub(crate) fn memory_needs(&self, weights: Bytes) -> MemoryNeeds {
         let fraction = self.engine().scheduling.memory_fraction.as_ref().map_or(1.0, |fraction| fraction.value);
-        MemoryPlan {
+        MemoryNeeds {
             weights,
-            kv_cache: self.kv_bytes_per_sequence(context) * sequences as f64,
-            state: self.state_bytes_per_sequence() * sequences as f64,
+            kept_entries: self.kept_entries(),
+            state_per_sequence: self.state_bytes_per_sequence(),
             capacity: self.system().device().usable_memory() * fraction,
+        }
+    }
+}
+
+/// How far back cached tokens are kept, and the bytes of each on one device.
+type KeptEntries = (Reach, Bytes);
+
+fn kv_cache(kept_entries: &[KeptEntries], context: u64) -> Bytes {
+    kept_entries.iter().map(|(reach, bytes)| *bytes * reach.kept(context)).sum()
+}
+
+/// What a device's memory need follows from: a plan is a few multiplications and allocates nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MemoryNeeds {
+    pub(crate) weights: Bytes,
+    kept_entries: Vec<KeptEntries>,
+    state_per_sequence: Bytes,
+    capacity: Bytes,
+}
+
+impl MemoryNeeds {
+    pub(crate) fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
+        MemoryPlan {
+            weights: self.weights,
+            kv_cache: kv_cache(&self.kept_entries, context) * sequences as f64,
+            state: self.state_per_sequence * sequences as f64,
+            capacity: self.capacity,
         }
     }
 }

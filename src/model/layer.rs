@@ -115,24 +115,21 @@ impl Layer {
         }
     }
 
-    /// Cache elements that a sequence of `context` tokens keeps, pass by pass: windows and chunks keep what they can still
-    /// reach; a sparse selection reads few tokens but must keep all of them.
-    pub fn kept_elements(&self, context: u64) -> Vec<(AttentionPass, f64)> {
+    /// The attention passes that keep a cache of their own, and the entries that each keeps: windows and chunks what they can
+    /// still reach; a sparse selection reads few tokens but must keep all of them.
+    pub fn kept_passes(&self) -> Vec<(AttentionPass, Reach)> {
         let reach = |pass: &AttentionPass| match &self.mixer {
             Mixer::Attention(attention) if attention.sparse.is_some() => attention.reach,
             Mixer::LatentAttention(_) => Reach::Full,
             _ => pass.reach,
         };
-        let kept = |pass: AttentionPass| {
-            let entries = if pass.elements_written_per_token == 0.0 { 0.0 } else { reach(&pass).kept(context) };
-            (pass, entries * pass.elements_per_entry as f64)
-        };
-        self.attention_passes().into_iter().map(kept).collect()
+        let passes = self.attention_passes().into_iter().filter(|pass| pass.elements_written_per_token > 0.0);
+        passes.map(|pass| (pass, reach(&pass))).collect()
     }
 
     /// Cache elements of a sequence of `context` tokens.
     pub fn kv_elements(&self, context: u64) -> f64 {
-        self.kept_elements(context).iter().map(|(_, elements)| elements).sum()
+        self.kept_passes().iter().map(|(pass, reach)| reach.kept(context) * pass.elements_per_entry as f64).sum()
     }
 
     /// State elements per sequence of a recurrent layer, otherwise 0.

@@ -123,7 +123,7 @@ impl StepModel {
     }
 
     fn mfu(&self, tokens: f64, time: Seconds) -> f64 {
-        let flops = Flops::from_flops(2.0 * self.deployment().model().params_active() as f64 * tokens);
+        let flops = Flops::from_flops(2.0 * self.params_active() as f64 * tokens);
         roofline::mfu(flops, time, self.linear_peak() * f64::from(self.deployment().tensor_parallel()))
     }
 

@@ -6,7 +6,7 @@ use super::load::StepLoad;
 use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
-use crate::memory::MemoryPlan;
+use crate::memory::{MemoryNeeds, MemoryPlan};
 use crate::model::{ModelBody, Reaches};
 use crate::operator::OperatorClass;
 use crate::units::{Bytes, FlopsPerSecond, Seconds};
@@ -37,7 +37,8 @@ pub struct StepModel {
     deployment: Deployment,
     reaches: Reaches,
     pub(super) terms: Terms,
-    weights: Bytes,
+    memory: MemoryNeeds,
+    params_active: u64,
     priced: Priced,
 }
 
@@ -81,8 +82,10 @@ impl StepModel {
             (_, None) => Terms::default(),
         };
         let weights = compile::weight_bytes(deployment, sharded.as_ref());
+        let memory = deployment.memory_needs(weights);
         let priced = Priced::new(&terms, deployment);
-        Ok(Self { deployment: deployment.clone(), reaches, terms, weights, priced })
+        let params_active = deployment.model().params_active();
+        Ok(Self { deployment: deployment.clone(), reaches, terms, memory, params_active, priced })
     }
 
     /// The deployment that was compiled.
@@ -92,12 +95,12 @@ impl StepModel {
 
     /// Bytes of weights on each device.
     pub const fn weight_bytes_per_device(&self) -> Bytes {
-        self.weights
+        self.memory.weights
     }
 
     /// What each device must hold for `sequences` of `context` tokens.
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
-        self.deployment.memory_plan_with(self.weights, sequences, context)
+        self.memory.plan(sequences, context)
     }
 
     /// An empty step for this model.
@@ -154,6 +157,11 @@ impl StepModel {
         let per_sequence = self.priced.overhead_per_sequence * load.sequences();
         cost.add_time(OperatorClass::Overhead, self.priced.overhead_per_step + per_sequence);
         cost
+    }
+
+    /// Parameters that are read to decode one token.
+    pub(crate) const fn params_active(&self) -> u64 {
+        self.params_active
     }
 
     /// The arithmetic peak at which most of the model's matrices are multiplied, at the engine's efficiency 1.
