@@ -4,7 +4,7 @@ use super::{Request, RequestError};
 use crate::memory::MemoryPlan;
 use crate::roofline::{self, Bound};
 use crate::step::{Explanation, StepCost, StepModel};
-use crate::units::{Bytes, Flops, Seconds, TokensPerSecond};
+use crate::units::{Bytes, Seconds, TokensPerSecond};
 
 /// How fast a batch of equal requests is answered on an otherwise idle deployment.
 ///
@@ -124,11 +124,8 @@ impl StepModel {
     }
 
     fn mfu(&self, tokens: f64, emitting: f64, time: Seconds) -> f64 {
-        let model = self.deployment().model();
-        let head = model.architecture().map_or(0, |architecture| architecture.vocab_size * architecture.hidden_size);
-        let flops = 2.0 * ((model.params_active() - head) as f64 * tokens + head as f64 * emitting);
         let peak = self.linear_peak() * f64::from(self.deployment().tensor_parallel());
-        roofline::mfu(Flops::from_flops(flops), time, peak)
+        roofline::mfu(self.model_flops(tokens, emitting), time, peak)
     }
 
     fn mbu(&self, decode: &StepCost) -> f64 {

@@ -7,9 +7,9 @@ use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
 use crate::memory::{MemoryModel, MemoryPlan};
-use crate::model::{ModelBody, Reaches};
+use crate::model::{Model, ModelBody, Reaches};
 use crate::operator::OperatorClass;
-use crate::units::{Bytes, FlopsPerSecond, Seconds};
+use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
 
 /// A deployment compiled to coefficients. Everything the library predicts is built from its [`cost`](Self::cost).
 ///
@@ -38,6 +38,7 @@ pub struct StepModel {
     reaches: Reaches,
     pub(super) terms: Terms,
     memory: MemoryModel,
+    params: MultipliedParams,
     priced: Priced,
 }
 
@@ -51,6 +52,20 @@ struct Priced {
     recurrent: Vec<RecurrentTerm>,
     overhead_per_step: Seconds,
     overhead_per_sequence: Seconds,
+}
+
+/// Parameters by which rows are multiplied with them.
+#[derive(Clone, Copy, Debug)]
+struct MultipliedParams {
+    by_every_token: f64,
+    by_emitting: f64,
+}
+
+impl MultipliedParams {
+    fn of(model: &Model) -> Self {
+        let head = model.architecture().map_or(0, |architecture| architecture.vocab_size * architecture.hidden_size);
+        Self { by_every_token: (model.params_active() - head) as f64, by_emitting: head as f64 }
+    }
 }
 
 /// A deployment that cannot be compiled.
@@ -87,6 +102,7 @@ impl StepModel {
             reaches,
             terms,
             memory: MemoryModel::with_weights(deployment, weights),
+            params: MultipliedParams::of(deployment.model()),
             priced,
         })
     }
@@ -166,6 +182,12 @@ impl StepModel {
     pub fn linear_peak(&self) -> FlopsPerSecond {
         let weights = self.deployment.weights().compute_format();
         self.deployment.system().device().matmul_peak(weights, weights).peak
+    }
+
+    /// Operations of the matrix products over all devices: `2 * parameters * tokens`, the output head for emitting positions only. The
+    /// numerator of model FLOP/s utilisation.
+    pub fn model_flops(&self, tokens: f64, emitting: f64) -> Flops {
+        Flops::from_flops(2.0 * (self.params.by_every_token * tokens + self.params.by_emitting * emitting))
     }
 
     pub(super) fn decode_attention(&self) -> &[AttentionTerm] {

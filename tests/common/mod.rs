@@ -196,7 +196,18 @@ pub fn any_architecture() -> impl Strategy<Value = Architecture> {
         1 => any_compressed_attention(),
         1 => any_recurrent(),
     ];
-    let kind = (mixer, any_feed_forward());
+    any_stack((mixer, any_feed_forward()))
+}
+
+/// Attention that keeps its own cache and dense feed-forwards only.
+pub fn any_plain_architecture() -> impl Strategy<Value = Architecture> {
+    let mixer =
+        (0u32..4, any_reach()).prop_map(|(halvings, reach)| Mixer::Attention(attention(16, 16 >> halvings, 32, reach)));
+    let feed_forward = (1u64..5).prop_map(|width| FeedForward::Dense { intermediate: 256 * width, gated: true });
+    any_stack((mixer, feed_forward))
+}
+
+fn any_stack(kind: impl Strategy<Value = (Mixer, FeedForward)>) -> impl Strategy<Value = Architecture> {
     (prop::collection::vec(kind, 1..=2), 1usize..5, prop::sample::select(vec![256u64, 512]), any::<bool>()).prop_map(
         |(kinds, repeats, hidden_size, tied)| {
             let layers: Vec<(String, Layer)> = (0..repeats)
@@ -214,10 +225,14 @@ pub fn any_architecture() -> impl Strategy<Value = Architecture> {
 pub const QUANTIZED: [&str; 7] = ["fp8", "int8", "awq-int4", "nvfp4", "mxfp4", "q4_k_m", "bits-4"];
 
 pub fn any_setup() -> impl Strategy<Value = Setup> {
+    any_setup_of(any_architecture())
+}
+
+pub fn any_setup_of(architecture: impl Strategy<Value = Architecture>) -> impl Strategy<Value = Setup> {
     let mut weights = QUANTIZED.to_vec();
     weights.push("bf16");
     (
-        any_architecture(),
+        architecture,
         (50f64..5000.0, 5f64..2000.0, 1f64..1000.0),
         prop::sample::select(weights),
         prop::sample::select(vec!["bf16", "fp8", "q8_0"]),

@@ -1,0 +1,117 @@
+//! Pricing allocates nothing: a what-if over millions of steps and requests stays in the caches of the processor.
+#![allow(unsafe_code, reason = "a counting allocator cannot be written without")]
+
+mod common;
+
+use common::{Setup, attention, chunking_engine, dense, layer, lossy_engine};
+use llm_roofline::model::{Architecture, FeedForward, LatentAttention, Mixer, Moe, Reach, Recurrent};
+use llm_roofline::prelude::*;
+use std::alloc::{GlobalAlloc, Layout, System as Heap};
+use std::cell::Cell;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count() {
+    ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread-local number only.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { Heap.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`, and all memory comes from `Heap`.
+        unsafe { Heap.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `realloc`, and all memory comes from `Heap`.
+        unsafe { Heap.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Allocations of this thread while `work` runs.
+fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    let before = ALLOCATIONS.get();
+    let result = work();
+    (ALLOCATIONS.get() - before, result)
+}
+
+/// Every sort of layer in one model.
+fn mixed() -> Architecture {
+    let moe = || {
+        FeedForward::Moe(Moe {
+            experts: 16,
+            experts_per_token: 2,
+            intermediate: 256,
+            gated: true,
+            shared_intermediate: Some(256),
+            latent_size: None,
+            vector_params_per_expert: 0,
+            shared_gate: false,
+        })
+    };
+    let latent = LatentAttention {
+        heads: 8,
+        q_lora_rank: Some(96),
+        kv_lora_rank: 128,
+        qk_nope_head_dim: 32,
+        qk_rope_head_dim: 16,
+        v_head_dim: 32,
+        output_gate: false,
+        sparse: None,
+    };
+    let mixers = [
+        Mixer::Attention(attention(8, 2, 64, Reach::Window(128))),
+        Mixer::Attention(attention(8, 8, 64, Reach::Chunk(100))),
+        Mixer::LatentAttention(latent),
+        Mixer::Recurrent(Recurrent::Lightning { heads: 8, head_dim: 64 }),
+    ];
+    Architecture::from_layers(512, 1000, 1 << 20, mixers.map(|mixer| ("layer".to_string(), layer(mixer, moe(), 512))))
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| vec![1u8; 100]).0, 1);
+    assert_eq!(allocations(|| 1 + 1).0, 0);
+}
+
+#[test]
+fn pricing_allocates_nothing() {
+    for (architecture, engine) in
+        [(dense(4, 1024, 8), lossy_engine()), (mixed(), lossy_engine()), (mixed(), chunking_engine(100))]
+    {
+        let model = Setup { tensor_parallel: 2, engine, ..Setup::new(architecture) }.model();
+        let (load_allocations, load) = allocations(|| {
+            let mut load = model.load();
+            load.add_prefill(100, 200, true);
+            load.add_decode(1000, 1, 64.0);
+            load.add_decode(2000, 3, 4.0);
+            load.remove_decode(1000, 1, 32.0);
+            load.remove_prefill(100, 200, true);
+            load
+        });
+        assert_eq!(load_allocations, 0, "updates of a load");
+        let (cost_allocations, cost) = allocations(|| model.cost(&load));
+        assert_eq!(cost_allocations, 0, "price of a step");
+        assert!(cost.total() > Seconds::ZERO);
+        let (run_allocations, run) = allocations(|| model.decode_run(16, 100, 1000));
+        assert_eq!(run_allocations, 0, "price of a run");
+        assert!(run.total() > cost.total());
+        let (request_allocations, answer) = allocations(|| model.request(&Request::new(1000, 500).with_batch(3)));
+        assert_eq!(request_allocations, 0, "estimate of a request");
+        assert!(answer.is_ok());
+    }
+}
