@@ -242,6 +242,12 @@ fn relatives_of_profiled_models() {
         "linear_attn_config": { "full_attn_layers": [4, 8, 12, 16, 20, 24, 27], "head_dim": 128, "num_heads": 32,
             "short_conv_kernel_size": 4 } });
     assert_eq!(format!("{:.1}", with(kimi)), "49.1");
+    // GLM-4.7-Flash model card: 30B-A3B.
+    let flash = json!({ "model_type": "glm4_moe_lite", "hidden_size": 2048, "intermediate_size": 10240,
+        "moe_intermediate_size": 1536, "num_hidden_layers": 47, "num_attention_heads": 20, "q_lora_rank": 768,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256, "n_routed_experts": 64,
+        "num_experts_per_tok": 4, "n_shared_experts": 1, "first_k_dense_replace": 1, "vocab_size": 154880 });
+    assert_eq!(format!("{:.0}", with(flash)), "30");
     // Ling-lite (arXiv 2503.05139): 16.8 billion.
     let ling = json!({ "model_type": "bailing_moe", "hidden_size": 2048, "intermediate_size": 5632,
         "moe_intermediate_size": 1408, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 4,

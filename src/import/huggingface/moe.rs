@@ -265,6 +265,7 @@ pub(super) fn llama4(config: &Config) -> Read {
 /// Small differences between the families that put DeepSeek's experts on grouped-query attention.
 struct DeepSeekLike {
     qkv_bias: &'static str,
+    o_bias: Option<&'static str>,
     qk_norm: bool,
     router_bias: bool,
     /// Shared experts when the file does not say.
@@ -278,6 +279,7 @@ struct DeepSeekLike {
 impl DeepSeekLike {
     const PLAIN: Self = Self {
         qkv_bias: "attention_bias",
+        o_bias: Some("attention_bias"),
         qk_norm: false,
         router_bias: false,
         shared: 0,
@@ -299,8 +301,15 @@ pub(super) fn dots1(config: &Config) -> Read {
 /// GLM-4.5, 4.6 and 4.7.
 pub(super) fn glm4_moe(config: &Config) -> Read {
     let qk_norm = config.flag("use_qk_norm", false)?;
-    let like =
-        DeepSeekLike { qk_norm, router_bias: true, shared: 1, first_dense: 1, mtp_copies: true, ..DeepSeekLike::PLAIN };
+    let like = DeepSeekLike {
+        o_bias: None,
+        qk_norm,
+        router_bias: true,
+        shared: 1,
+        first_dense: 1,
+        mtp_copies: true,
+        ..DeepSeekLike::PLAIN
+    };
     deepseek_like(config, &like)
 }
 
@@ -308,13 +317,16 @@ pub(super) fn glm4_moe(config: &Config) -> Read {
 pub(super) fn bailing(config: &Config) -> Read {
     let qk_norm = config.flag("use_qk_norm", false)?;
     let router_bias = config.flag("moe_router_enable_expert_bias", qk_norm)?;
-    deepseek_like(config, &DeepSeekLike { qkv_bias: "use_qkv_bias", qk_norm, router_bias, ..DeepSeekLike::PLAIN })
+    let (qkv_bias, o_bias) = ("use_qkv_bias", Some("use_bias"));
+    deepseek_like(config, &DeepSeekLike { qkv_bias, o_bias, qk_norm, router_bias, ..DeepSeekLike::PLAIN })
 }
 
 fn deepseek_like(config: &Config, like: &DeepSeekLike) -> Read {
     let shape = Shape::read(config, Defaults::default())?;
     let qk_norm = if like.qk_norm { QkNorm::PerHead } else { QkNorm::None };
-    let style = Style { qkv_bias: config.flag(like.qkv_bias, false)?, qk_norm, ..Style::LLAMA };
+    let qkv_bias = config.flag(like.qkv_bias, false)?;
+    let o_bias = like.o_bias.map_or(Ok(false), |key| config.flag(key, false))?;
+    let style = Style { qkv_bias, o_bias, qk_norm, ..Style::LLAMA };
     let moe = with_shared(config, config.count_or(SHARED, like.shared)?)?;
     let is_moe = moe_layers(config, shape.layers, like.first_dense)?;
     let dense = config.count(&["intermediate_size"])?;
