@@ -138,7 +138,7 @@ impl Roofline {
     /// ```
     /// use llm_roofline::{roofline::Roofline, units::*};
     /// let a100 = Roofline::new(FlopsPerSecond::from_tflops_per_second(312.0), BytesPerSecond::from_tb_per_second(1.5));
-    /// assert_eq!(a100.with_efficiency(1.0, 0.9).ridge().to_string(), "231 FLOP/B"); // Chen, 2022
+    /// assert_eq!(a100.with_efficiency(1.0, 0.9).ridge().to_string(), "231.1 FLOP/B"); // Chen, 2022
     /// ```
     #[must_use]
     pub fn with_efficiency(&self, compute: f64, memory: f64) -> Self {
@@ -159,7 +159,7 @@ impl Roofline {
     /// let weights = gemm(0.0, 4096, 16384, eight_bit).bytes;
     /// let mut per_token = gemm(1.0, 4096, 16384, eight_bit);
     /// per_token.bytes -= weights;
-    /// assert_eq!(v5e.critical_tokens_with_activations(weights, per_token).unwrap().round(), 262.0);
+    /// assert_eq!(v5e.critical_tokens_with_activations(weights, per_token).unwrap().round(), 263.0);
     /// ```
     pub fn critical_tokens_with_activations(&self, weights: Bytes, per_token: Work) -> Option<f64> {
         let excess = self.compute_time(per_token) - self.memory_time(per_token);

@@ -156,6 +156,34 @@ fn impossible_requests_are_refused_with_their_numbers() {
 }
 
 #[test]
+fn shapes_that_no_model_has_are_refused_instead_of_dividing_by_zero() {
+    let refuses = |change: fn(&mut Architecture)| {
+        let mut architecture = dense(2, 1024, 8);
+        change(&mut architecture);
+        let error = StepModel::compile(&Setup::new(architecture).deployment()).unwrap_err();
+        assert!(matches!(error, CompileError::Deployment(DeploymentError::Model(_))), "{error}");
+    };
+    fn of_attention(architecture: &mut Architecture, change: fn(&mut llm_roofline::model::Attention)) {
+        match &mut architecture.layer_kinds[0].layer.mixer {
+            Mixer::Attention(attention) => change(attention),
+            other => panic!("{other:?}"),
+        }
+    }
+    refuses(|architecture| of_attention(architecture, |attention| attention.kv_heads = 0));
+    refuses(|architecture| of_attention(architecture, |attention| attention.head_dim = 1 << 40));
+    refuses(|architecture| of_attention(architecture, |attention| attention.reach = Reach::Chunk(0)));
+    refuses(|architecture| architecture.hidden_size = 0);
+    refuses(|architecture| architecture.layer_order.push(7));
+    let totals = |bits| Model::from_totals("totals", Totals::dense(7_000_000_000, bits, Bytes::ZERO));
+    let system = || Setup::new(dense(2, 1024, 8)).deployment().system().clone();
+    assert!(StepModel::compile(&Deployment::new(totals(16.0), system())).is_ok());
+    assert!(StepModel::compile(&Deployment::new(totals(f64::NAN), system())).is_err());
+    let shrinking = Totals::dense(7_000_000_000, 16.0, Bytes::from_bytes(-1.0));
+    let error = StepModel::compile(&Deployment::new(Model::from_totals("totals", shrinking), system())).unwrap_err();
+    assert_eq!(error.to_string(), "kv_bytes_per_token is -1.00 B, expected at least 0 B");
+}
+
+#[test]
 fn contexts_beyond_the_model_need_consent() {
     let setup = Setup::new(dense(2, 1024, 8));
     let limit = setup.architecture.max_context_tokens;

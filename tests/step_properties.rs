@@ -298,7 +298,8 @@ fn attention_reads_the_cache_and_writes_its_own_entry() {
     use llm_roofline::model::{Architecture, FeedForward, Mixer};
     let mixer = Mixer::Attention(attention(8, 2, 64, Reach::Full));
     let layer = layer(mixer, FeedForward::None, 0);
-    let model = Setup::new(Architecture::from_layers(512, 1000, 1 << 20, [("layer".to_string(), layer)])).model();
+    let setup = Setup::new(Architecture::from_layers(512, 1000, 1 << 20, [("layer".to_string(), layer)]));
+    let model = setup.model();
     let mut load = model.load();
     load.add_decode(999, 1, 3.0);
     let operators = model.explain(&load).operators;
@@ -306,6 +307,14 @@ fn attention_reads_the_cache_and_writes_its_own_entry() {
     let (read, written, queries_and_outputs) = (1000 * 2 * 2 * 64 * 2, 2 * 2 * 64 * 2, 2 * 8 * 64 * 2);
     assert_eq!(work.bytes.as_bytes(), 3.0 * (read + written + queries_and_outputs) as f64);
     assert_eq!(work.flops.as_flops(), 3.0 * (1000 * 2 * 8 * (64 + 64)) as f64);
+    // Two devices halve everything; of four, two and two hold the same key-value head.
+    for (tensor_parallel, cache_share, query_share) in [(2, 2, 2), (4, 2, 4)] {
+        let operators = Setup { tensor_parallel, ..setup.clone() }.model().explain(&load).operators;
+        let share = operators.iter().find(|operator| operator.class == OperatorClass::DecodeAttention).unwrap().work;
+        let expected = (read + written) / cache_share + queries_and_outputs / query_share;
+        assert_eq!(share.bytes.as_bytes(), 3.0 * expected as f64);
+        assert_eq!(share.flops, work.flops / f64::from(query_share));
+    }
 }
 
 #[test]

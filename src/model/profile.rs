@@ -3,6 +3,7 @@
 use super::{Architecture, Layer, LayerKind, Linear, Mixer, Model, ModelBody, MtpModules, Published, Totals};
 use crate::format::GgufFamily;
 use crate::profile::{self, ProfileError};
+use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -58,6 +59,14 @@ pub enum ModelError {
         /// The nearest one.
         hint: String,
     },
+    /// An amount of data is negative or not a number.
+    #[error("{key} is {value}, expected at least 0 B")]
+    Negative {
+        /// The key.
+        key: &'static str,
+        /// The amount.
+        value: Bytes,
+    },
     /// A fraction is not a positive number.
     #[error("{key} is {value}, expected a positive number")]
     NotPositive {
@@ -70,6 +79,10 @@ pub enum ModelError {
 
 /// Widths, heads and counts beyond this are refused: no product of three of them, times the layers, overflows 64 bits.
 const LIMIT: u64 = 1 << 28;
+/// Sizes of heads, ranks and states beyond this are refused: a product of three of them stays below 2^60.
+const DIMENSION_LIMIT: u64 = 1 << 20;
+/// Models of more parameters are refused.
+const PARAMS_LIMIT: u64 = 1 << 60;
 /// Layers beyond this are refused.
 const LAYER_LIMIT: u64 = 1 << 16;
 
@@ -255,7 +268,7 @@ impl Totals {
     /// The same totals, if they can be those of a model.
     ///
     /// # Errors
-    /// [`ModelError`] for zero parameters or bits that are not a positive number.
+    /// [`ModelError`] for zero parameters, bits that are not a positive number, or a negative cache.
     pub fn checked(self) -> Result<Self, ModelError> {
         if self.params_total == 0 || self.params_active == 0 {
             return Err(ModelError::Zero { key: "params_total", layer: None });
@@ -267,6 +280,10 @@ impl Totals {
         if !(self.bits_per_weight.is_finite() && self.bits_per_weight > 0.0) {
             return Err(ModelError::NotPositive { key: "bits_per_weight", value: self.bits_per_weight });
         }
+        let cache = self.kv_bytes_per_token;
+        if !(cache.is_finite() && cache >= Bytes::ZERO) {
+            return Err(ModelError::Negative { key: "kv_bytes_per_token", value: cache });
+        }
         Ok(self)
     }
 }
@@ -277,17 +294,22 @@ impl Architecture {
     /// # Errors
     /// [`ModelError`] naming the key, the value and the limit.
     pub fn checked(self) -> Result<Self, ModelError> {
-        positive("hidden_size", self.hidden_size, None)?;
+        self.check().map(|()| self)
+    }
+
+    /// Whether it can be an architecture, see [`checked`](Self::checked).
+    ///
+    /// # Errors
+    /// [`ModelError`] naming the key, the value and the limit.
+    pub fn check(&self) -> Result<(), ModelError> {
+        dimension("hidden_size", self.hidden_size, None)?;
         positive("vocab_size", self.vocab_size, None)?;
+        limited("vocab_size", self.vocab_size, LIMIT)?;
         positive("layer_order", self.layer_order.len() as u64, None)?;
-        if self.layer_order.len() as u64 > LAYER_LIMIT {
-            let value = self.layer_order.len() as u64;
-            return Err(ModelError::TooLarge { key: "layer_order", value, limit: LAYER_LIMIT });
-        }
-        if self.max_context_tokens == 0 || self.max_context_tokens > 1 << 40 {
-            let (value, limit) = (self.max_context_tokens, 1 << 40);
-            positive("max_context_tokens", value.min(1), None)?;
-            return Err(ModelError::TooLarge { key: "max_context_tokens", value, limit });
+        limited("layer_order", self.layer_order.len() as u64, LAYER_LIMIT)?;
+        positive("max_context_tokens", self.max_context_tokens, None)?;
+        for &kind in &self.layer_order {
+            limited("layer_order", kind as u64, (self.layer_kinds.len() as u64).saturating_sub(1))?;
         }
         for LayerKind { name, layer } in &self.layer_kinds {
             check_layer(name, layer, self.hidden_size)?;
@@ -295,33 +317,26 @@ impl Architecture {
         for linear in &self.global_linears {
             check_linear(linear)?;
         }
-        Ok(self)
+        limited("lookup_params", self.lookup_params, PARAMS_LIMIT)?;
+        limited("vector_params", self.vector_params, PARAMS_LIMIT)?;
+        let per_layer = self.layer_kinds.iter().map(|kind| kind.layer.params(self.hidden_size));
+        let in_layers: u128 =
+            per_layer.zip(self.kind_counts()).map(|(params, count)| u128::from(params) * u128::from(count)).sum();
+        limited("params_total", u64::try_from(in_layers).unwrap_or(u64::MAX), PARAMS_LIMIT)
     }
 }
 
 fn check_layer(name: &str, layer: &Layer, hidden_size: u64) -> Result<(), ModelError> {
     let kind = Some(name);
-    match &layer.mixer {
-        Mixer::Attention(attention) => {
-            positive("heads", attention.heads, kind)?;
-            positive("kv_heads", attention.kv_heads, kind)?;
-            positive("head_dim", attention.head_dim, kind)?;
-            if attention.heads % attention.kv_heads != 0 {
-                let (heads, kv_heads) = (attention.heads, attention.kv_heads);
-                return Err(ModelError::HeadsDoNotDivide { layer: name.into(), heads, kv_heads });
-            }
+    // Before any product of them is formed.
+    for (key, size) in mixer_dimensions(&layer.mixer) {
+        dimension(key, size, kind)?;
+    }
+    if let Mixer::Attention(attention) = &layer.mixer {
+        let (heads, kv_heads) = (attention.heads, attention.kv_heads);
+        if heads % kv_heads != 0 {
+            return Err(ModelError::HeadsDoNotDivide { layer: name.into(), heads, kv_heads });
         }
-        Mixer::LatentAttention(attention) => {
-            positive("heads", attention.heads, kind)?;
-            positive("kv_lora_rank", attention.kv_lora_rank, kind)?;
-        }
-        Mixer::CompressedAttention(attention) => {
-            positive("heads", attention.heads, kind)?;
-            positive("o_groups", attention.o_groups, kind)?;
-            positive("window", attention.window, kind)?;
-        }
-        Mixer::Recurrent(recurrent) => positive("heads", recurrent.heads(), kind)?,
-        Mixer::None | Mixer::Linear => {}
     }
     for pass in layer.attention_passes() {
         let positive_reach = match pass.reach {
@@ -341,10 +356,62 @@ fn check_layer(name: &str, layer: &Layer, hidden_size: u64) -> Result<(), ModelE
         }
     }
     limited("vector_params", layer.vector_params, 1 << 40)?;
+    limited("state_elements", layer.state_elements(), 1 << 40)?;
     for linear in layer.linears(hidden_size).iter().chain(&layer.expert_linears(hidden_size)) {
         check_linear(linear)?;
     }
     Ok(())
+}
+
+/// The sizes of a mixer that must be positive, and small enough that a product of three does not overflow.
+fn mixer_dimensions(mixer: &Mixer) -> Vec<(&'static str, u64)> {
+    let indexed = |sparse: Option<super::SparseSelection>| {
+        let indexer = sparse.and_then(|sparse| sparse.indexer);
+        indexer.map_or((1, 1), |indexer| (indexer.heads, indexer.head_dim))
+    };
+    match mixer {
+        Mixer::None | Mixer::Linear => Vec::new(),
+        Mixer::Attention(attention) => {
+            let (indexer_heads, indexer_dim) = indexed(attention.sparse);
+            vec![
+                ("heads", attention.heads),
+                ("kv_heads", attention.kv_heads),
+                ("head_dim", attention.head_dim),
+                ("v_head_dim", attention.value_dim()),
+                ("indexer.heads", indexer_heads),
+                ("indexer.head_dim", indexer_dim),
+            ]
+        }
+        Mixer::LatentAttention(attention) => {
+            let (indexer_heads, indexer_dim) = indexed(attention.sparse);
+            vec![
+                ("heads", attention.heads),
+                ("q_lora_rank", attention.q_lora_rank.unwrap_or(1)),
+                ("kv_lora_rank", attention.kv_lora_rank),
+                ("qk_nope_head_dim", attention.qk_nope_head_dim),
+                // Models without rotary keys have none.
+                ("qk_rope_head_dim", attention.qk_rope_head_dim.max(1)),
+                ("v_head_dim", attention.v_head_dim),
+                ("indexer.heads", indexer_heads),
+                ("indexer.head_dim", indexer_dim),
+            ]
+        }
+        Mixer::CompressedAttention(attention) => {
+            let (indexer_heads, indexer_dim) = indexed(attention.sparse);
+            vec![
+                ("heads", attention.heads),
+                ("head_dim", attention.head_dim),
+                ("q_lora_rank", attention.q_lora_rank),
+                ("o_groups", attention.o_groups),
+                ("o_lora_rank", attention.o_lora_rank),
+                ("window", attention.window),
+                ("compress_ratio", attention.compress_ratio.max(1)),
+                ("indexer.heads", indexer_heads),
+                ("indexer.head_dim", indexer_dim),
+            ]
+        }
+        Mixer::Recurrent(recurrent) => recurrent.dimensions(),
+    }
 }
 
 fn check_linear(linear: &Linear) -> Result<(), ModelError> {
@@ -352,9 +419,13 @@ fn check_linear(linear: &Linear) -> Result<(), ModelError> {
     positive("out_features", linear.out_features, None)?;
     limited("in_features", linear.in_features, LIMIT)?;
     limited("out_features", linear.out_features, LIMIT)?;
-    // Together with the limits on experts and layers the total stays below 2^63.
     let params = u128::from(linear.copies) * u128::from(linear.in_features) * u128::from(linear.out_features);
     limited("in_features x out_features", u64::try_from(params).unwrap_or(u64::MAX), 1 << 38)
+}
+
+fn dimension(key: &'static str, value: u64, layer: Option<&str>) -> Result<(), ModelError> {
+    positive(key, value, layer)?;
+    limited(key, value, DIMENSION_LIMIT)
 }
 
 fn positive(key: &'static str, value: u64, layer: Option<&str>) -> Result<(), ModelError> {
@@ -368,7 +439,10 @@ fn limited(key: &'static str, value: u64, limit: u64) -> Result<(), ModelError> 
 impl ModelError {
     fn key(&self) -> &'static str {
         match self {
-            Self::Zero { key, .. } | Self::TooLarge { key, .. } | Self::NotPositive { key, .. } => key,
+            Self::Zero { key, .. }
+            | Self::TooLarge { key, .. }
+            | Self::NotPositive { key, .. }
+            | Self::Negative { key, .. } => key,
             Self::HeadsDoNotDivide { .. } => "heads",
             Self::TooManyExpertsPerToken { .. } => "experts_per_token",
             Self::UnknownLayerKind { .. } => "layer_order",
