@@ -1,7 +1,7 @@
 //! What fits: weights, cache and state of each device against its memory.
 
 use crate::deployment::Deployment;
-use crate::model::{ModelBody, Reach, Split};
+use crate::model::{Architecture, ModelBody, Reach, Split};
 use crate::units::Bytes;
 
 /// What each device must hold for a number of sequences.
@@ -92,6 +92,84 @@ impl MemoryPlan {
     }
 }
 
+/// Memory need of a deployment as coefficients: compiled once, evaluated for any batch and context without allocation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryModel {
+    weights: Bytes,
+    /// Bytes per kept cache entry on one device, by how far back entries are kept.
+    cache: Vec<(Reach, Bytes)>,
+    state_per_sequence: Bytes,
+    capacity: Bytes,
+}
+
+impl MemoryModel {
+    /// The memory need of a deployment.
+    pub fn new(deployment: &Deployment) -> Self {
+        Self::with_weights(deployment, deployment.weight_bytes_per_device())
+    }
+
+    /// The same with the weight bytes known already.
+    pub(crate) fn with_weights(deployment: &Deployment, weights: Bytes) -> Self {
+        let fraction = deployment.engine().scheduling.memory_fraction.as_ref().map_or(1.0, |fraction| fraction.value);
+        let tp = u64::from(deployment.tensor_parallel());
+        let (cache, state_elements) = match &deployment.model().body {
+            ModelBody::Architecture(architecture) => {
+                (cache_entries(deployment, architecture), architecture.state_elements())
+            }
+            ModelBody::Totals(totals) => (vec![(Reach::Full, totals.kv_bytes_per_token / tp as f64)], 0),
+        };
+        Self {
+            weights,
+            cache,
+            state_per_sequence: Bytes::from_bytes(state_elements as f64 * STATE_BITS / 8.0 / tp as f64),
+            capacity: deployment.system().device().usable_memory() * fraction,
+        }
+    }
+
+    /// Bytes of weights on one device, replicated parts included.
+    pub const fn weights(&self) -> Bytes {
+        self.weights
+    }
+
+    /// Bytes of key-value cache on one device for one sequence of `context` tokens; windows keep only what they reach, and key-value
+    /// heads are replicated where there are fewer than devices.
+    pub fn kv_per_sequence(&self, context: u64) -> Bytes {
+        self.cache.iter().map(|(reach, per_entry)| *per_entry * reach.kept(context)).sum()
+    }
+
+    /// Bytes of recurrent state on one device for one sequence.
+    pub const fn state_per_sequence(&self) -> Bytes {
+        self.state_per_sequence
+    }
+
+    /// What each device must hold for `sequences` of `context` tokens.
+    pub fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
+        MemoryPlan {
+            weights: self.weights,
+            kv_cache: self.kv_per_sequence(context) * sequences as f64,
+            state: self.state_per_sequence * sequences as f64,
+            capacity: self.capacity,
+        }
+    }
+}
+
+fn cache_entries(deployment: &Deployment, architecture: &Architecture) -> Vec<(Reach, Bytes)> {
+    let tp = u64::from(deployment.tensor_parallel());
+    let mut cache: Vec<(Reach, Bytes)> = Vec::new();
+    for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
+        for (pass, reach) in kind.layer.kept_passes() {
+            let bits = deployment.cache_bits(&kind.layer, &pass) * pass.elements_per_entry as f64;
+            let share = Split::KvHeads(pass.kv_heads).share(tp);
+            let bytes = Bytes::from_bytes(bits * share / 8.0 * count as f64);
+            match cache.iter_mut().find(|(known, _)| *known == reach) {
+                Some((_, sum)) => *sum += bytes,
+                None => cache.push((reach, bytes)),
+            }
+        }
+    }
+    cache
+}
+
 impl Deployment {
     /// Bytes of weights on one device, replicated parts included.
     pub fn weight_bytes_per_device(&self) -> Bytes {
@@ -101,43 +179,9 @@ impl Deployment {
         }
     }
 
-    /// Bytes of key-value cache on one device for one sequence of `context` tokens; windows keep only what they reach, and key-value
-    /// heads are replicated where there are fewer than devices.
-    pub fn kv_bytes_per_sequence(&self, context: u64) -> Bytes {
-        kv_cache(&self.kept_entries(), context)
-    }
-
-    /// What one token adds to the cache of one device, summed over layers of equal reach.
-    fn kept_entries(&self) -> Vec<KeptEntries> {
-        let tp = u64::from(self.tensor_parallel());
-        let architecture = match &self.model().body {
-            ModelBody::Architecture(architecture) => architecture,
-            ModelBody::Totals(totals) => return vec![(Reach::Full, totals.kv_bytes_per_token / tp as f64)],
-        };
-        let mut entries: Vec<KeptEntries> = Vec::new();
-        for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
-            for (pass, reach) in kind.layer.kept_passes() {
-                let share = Split::KvHeads(pass.kv_heads).share(tp);
-                let bits = pass.elements_per_entry as f64 * share * self.cache_bits(&kind.layer, &pass);
-                let bytes = Bytes::from_bytes(count as f64 * bits / 8.0);
-                match entries.iter_mut().find(|(known, _)| *known == reach) {
-                    Some((_, sum)) => *sum += bytes,
-                    None => entries.push((reach, bytes)),
-                }
-            }
-        }
-        entries
-    }
-
-    /// Bytes of recurrent state on one device for one sequence.
-    pub fn state_bytes_per_sequence(&self) -> Bytes {
-        let elements = self.model().architecture().map_or(0, |architecture| architecture.state_elements());
-        Bytes::from_bytes(elements as f64 * STATE_BITS / 8.0 / f64::from(self.tensor_parallel()))
-    }
-
     /// What each device must hold for `sequences` of `context` tokens.
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
-        self.memory_needs(self.weight_bytes_per_device()).plan(sequences, context)
+        MemoryModel::new(self).plan(sequences, context)
     }
 
     /// How many sequences of `context` tokens fit beside the weights; 0 if not even one does, `None` if memory does not limit them.
@@ -167,9 +211,9 @@ impl Deployment {
     ///
     /// For one sequence of a model with full attention this is the number of tokens that vLLM prints as KV cache size.
     pub fn max_context_tokens(&self, sequences: u64) -> Option<u64> {
-        let needs = self.memory_needs(self.weight_bytes_per_device());
+        let memory = MemoryModel::new(self);
         let fits = |context| {
-            let plan = needs.plan(sequences, context);
+            let plan = memory.plan(sequences, context);
             plan.needed() <= plan.capacity
         };
         let (mut most, mut too_many) = (0, CONTEXT_LIMIT);
@@ -181,44 +225,6 @@ impl Deployment {
             if fits(middle) { most = middle } else { too_many = middle }
         }
         Some(most)
-    }
-
-    /// What memory plans are made from, the weight bytes being known.
-    pub(crate) fn memory_needs(&self, weights: Bytes) -> MemoryNeeds {
-        let fraction = self.engine().scheduling.memory_fraction.as_ref().map_or(1.0, |fraction| fraction.value);
-        MemoryNeeds {
-            weights,
-            kept_entries: self.kept_entries(),
-            state_per_sequence: self.state_bytes_per_sequence(),
-            capacity: self.system().device().usable_memory() * fraction,
-        }
-    }
-}
-
-/// How far back cached tokens are kept, and the bytes of each on one device.
-type KeptEntries = (Reach, Bytes);
-
-fn kv_cache(kept_entries: &[KeptEntries], context: u64) -> Bytes {
-    kept_entries.iter().map(|(reach, bytes)| *bytes * reach.kept(context)).sum()
-}
-
-/// What a device's memory need follows from: a plan is a few multiplications and allocates nothing.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct MemoryNeeds {
-    pub(crate) weights: Bytes,
-    kept_entries: Vec<KeptEntries>,
-    state_per_sequence: Bytes,
-    capacity: Bytes,
-}
-
-impl MemoryNeeds {
-    pub(crate) fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
-        MemoryPlan {
-            weights: self.weights,
-            kv_cache: kv_cache(&self.kept_entries, context) * sequences as f64,
-            state: self.state_per_sequence * sequences as f64,
-            capacity: self.capacity,
-        }
     }
 }
 

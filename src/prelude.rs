@@ -1,5 +1,6 @@
 //! The names that most programs need: `use llm_roofline::prelude::*;`
 
+pub use crate::catalog::Catalog;
 pub use crate::deployment::Deployment;
 pub use crate::engine::Engine;
 pub use crate::hardware::{Device, System};

@@ -15,6 +15,8 @@ fn a_folder_joins_the_embedded_profiles() {
     // By hand: 32000*256 + 6*(256*(2*8*32 + 2*4*32) + 3*256*1024 + 512) + 256
     assert_eq!(tiny.params_total(), 14_093_568);
     assert_eq!(catalog.model("totals 70b").unwrap().name, "70B at 4 bits");
+    assert_eq!(catalog.device("House_Accelerator").unwrap().bandwidth().as_gb_per_second(), 1000.0);
+    assert_eq!(catalog.engine("house engine").unwrap().slug, "house-engine");
     let entry =
         catalog.models().find(|entry| entry.head().family == "llama" && entry.head().slug == "tiny-13m").unwrap();
     assert!(entry.file().ends_with("tiny-13m.toml"));
@@ -38,7 +40,7 @@ fn a_mistake_is_reported_with_file_line_and_key() {
 #[test]
 fn a_file_of_another_kind_is_refused() {
     let error = Catalog::empty().with_file(data("catalog-mistakes/other.toml")).unwrap_err();
-    assert!(error.to_string().contains("a model ([architecture] or [totals])"), "{error}");
+    assert!(error.to_string().contains("device ([compute]), model ([architecture] or [totals]), engine"), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Top-level modules and their floors, from the ground up.
-const FLOORS: [(u32, &[&str]); 9] = [
+const FLOORS: [(u32, &[&str]); 10] = [
     (0, &["units", "numeric", "queueing", "profile"]),
     (1, &["hardware", "model", "format", "engine"]),
     (2, &["catalog", "import"]),
@@ -15,6 +15,7 @@ const FLOORS: [(u32, &[&str]); 9] = [
     (6, &["request", "speculative", "workload", "text", "delivery"]),
     (7, &["serving"]),
     (8, &["planner", "report", "plot", "calibrate"]),
+    (9, &["prelude"]),
 ];
 
 #[test]

@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use llm_roofline::deployment::DeploymentError;
+use llm_roofline::memory::MemoryModel;
 use llm_roofline::memory::{DoesNotFit, MemoryPart};
 use llm_roofline::model::{Architecture, FeedForward, Mixer, Reach};
 use llm_roofline::prelude::*;
@@ -131,7 +132,7 @@ proptest! {
         let kv_heads = 8 >> halvings;
         let on = |tensor_parallel| {
             let setup = Setup { tensor_parallel, ..Setup::new(dense(2, 2048, kv_heads)) };
-            setup.deployment().kv_bytes_per_sequence(context).as_bytes()
+            MemoryModel::new(&setup.deployment()).kv_per_sequence(context).as_bytes()
         };
         for devices in [1u32, 2, 4, 8] {
             let share = u64::from(devices).min(kv_heads) as f64;

@@ -12,6 +12,8 @@ pub(super) struct Embedded {
     pub(super) text: &'static str,
 }
 
+pub(super) const DEVICES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/devices.rs"));
+
 pub(super) const MODELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
 
 pub(super) const ENGINES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/engines.rs"));

@@ -2,6 +2,7 @@
 
 use super::embedded::Embedded;
 use crate::engine::Engine;
+use crate::hardware::Device;
 use crate::model::Model;
 use crate::profile::ProfileError;
 use std::sync::{Arc, OnceLock};
@@ -21,6 +22,25 @@ pub trait Profile: Sized {
 
     /// What a catalog lists of it.
     fn head(&self) -> Head;
+}
+
+impl Profile for Device {
+    const KIND: &'static str = "device";
+    const MARKS: &'static [&'static str] = &["compute"];
+
+    fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
+        Self::from_toml(text, file)
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            slug: self.slug().into(),
+            name: self.name().into(),
+            family: self.family().into(),
+            generation: Some(self.generation().into()),
+            aliases: self.profile().aliases.clone(),
+        }
+    }
 }
 
 impl Profile for Model {

@@ -9,15 +9,15 @@ pub enum CatalogError {
     /// Nothing has that name.
     #[error(
         "no {kind} is named `{name}`{}; Catalog::{kind}s() lists the {known} that are known",
-        .nearest.as_ref().map(|nearest| format!(" (did you mean `{nearest}`?)")).unwrap_or_default()
+        did_you_mean(.similar)
     )]
     NotFound {
         /// Kind of profile.
         kind: &'static str,
         /// The name asked for.
         name: String,
-        /// The nearest known name.
-        nearest: Option<String>,
+        /// Slugs of profiles with the name in one of theirs, or else the nearest known name; at most 8.
+        similar: Vec<String>,
         /// How many profiles of the kind there are.
         known: usize,
     },
@@ -34,4 +34,13 @@ pub enum CatalogError {
     /// The profile has a mistake in it.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    let quoted = |names: &[String]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match similar {
+        [] => String::new(),
+        [only] => format!(" (did you mean `{only}`?)"),
+        [others @ .., last] => format!(" (did you mean {} or `{last}`?)", quoted(others)),
+    }
 }

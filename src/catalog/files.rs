@@ -2,6 +2,7 @@
 
 use super::{Catalog, Entry, Profile};
 use crate::engine::Engine;
+use crate::hardware::Device;
 use crate::model::Model;
 use crate::profile::{self, ProfileError};
 use std::collections::BTreeMap;
@@ -49,22 +50,28 @@ type Layer<T> = BTreeMap<String, Entry<T>>;
 
 impl Catalog {
     pub(super) fn with_profiles(&self, paths: &[PathBuf]) -> Result<Self, ProfileError> {
-        let (mut models, mut engines) = (Layer::<Model>::new(), Layer::<Engine>::new());
+        let mut devices = Layer::<Device>::new();
+        let mut models = Layer::<Model>::new();
+        let mut engines = Layer::<Engine>::new();
         for path in paths {
             let text =
                 fs::read_to_string(path).map_err(|error| about_file(path, format!("cannot be read: {error}")))?;
             let file = path.display().to_string();
             let table: toml::Table = profile::read(&text, &file)?;
-            if is_a::<Model>(&table) {
+            if is_a::<Device>(&table) {
+                add(&mut devices, &text, &file)?;
+            } else if is_a::<Model>(&table) {
                 add(&mut models, &text, &file)?;
             } else if is_a::<Engine>(&table) {
                 add(&mut engines, &text, &file)?;
             } else {
-                let message = format!("is no profile: expected {} or {}", marks::<Model>(), marks::<Engine>());
+                let expected = [marks::<Device>(), marks::<Model>(), marks::<Engine>()].join(", ");
+                let message = format!("is no profile, expected one of: {expected}");
                 return Err(about_file(path, message));
             }
         }
         let mut catalog = self.clone();
+        catalog.devices.shadow(devices.into_values().collect());
         catalog.models.shadow(models.into_values().collect());
         catalog.engines.shadow(engines.into_values().collect());
         Ok(catalog)
@@ -76,7 +83,7 @@ fn is_a<T: Profile>(table: &toml::Table) -> bool {
 }
 
 fn marks<T: Profile>() -> String {
-    format!("a {} ([{}])", T::KIND, T::MARKS.join("] or ["))
+    format!("{} ([{}])", T::KIND, T::MARKS.join("] or ["))
 }
 
 fn add<T: Profile>(layer: &mut Layer<T>, text: &str, file: &str) -> Result<(), ProfileError> {

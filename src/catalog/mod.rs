@@ -29,6 +29,7 @@ pub use entry::{Entry, Head, Profile};
 pub use error::CatalogError;
 
 use crate::engine::Engine;
+use crate::hardware::Device;
 use crate::model::Model;
 use crate::profile::ProfileError;
 use shelf::Shelf;
@@ -40,11 +41,13 @@ use std::sync::{Arc, LazyLock};
 /// Cloning is cheap and shares what has been parsed.
 #[derive(Clone, Debug)]
 pub struct Catalog {
+    devices: Shelf<Device>,
     models: Shelf<Model>,
     engines: Shelf<Engine>,
 }
 
 static EMBEDDED: LazyLock<Catalog> = LazyLock::new(|| Catalog {
+    devices: Shelf::embedded(embedded::DEVICES),
     models: Shelf::embedded(embedded::MODELS),
     engines: Shelf::embedded(embedded::ENGINES),
 });
@@ -57,14 +60,22 @@ impl Catalog {
 
     /// A catalog of nothing, to be filled with a user's own profiles.
     pub fn empty() -> Self {
-        Self { models: Shelf::default(), engines: Shelf::default() }
+        Self { devices: Shelf::default(), models: Shelf::default(), engines: Shelf::default() }
+    }
+
+    /// The device of that slug, alias or name.
+    ///
+    /// # Errors
+    /// [`CatalogError::NotFound`] with the nearest name, [`CatalogError::Ambiguous`] with the candidates, or
+    /// [`CatalogError::Profile`] when the profile cannot be read.
+    pub fn device(&self, name: &str) -> Result<Arc<Device>, CatalogError> {
+        self.devices.get(name)
     }
 
     /// The model of that slug, alias or name.
     ///
     /// # Errors
-    /// [`CatalogError::NotFound`] with the nearest name, [`CatalogError::Ambiguous`] with the candidates, or
-    /// [`CatalogError::Profile`] when the profile cannot be read.
+    /// As for [`device`](Self::device).
     pub fn model(&self, name: &str) -> Result<Arc<Model>, CatalogError> {
         self.models.get(name)
     }
@@ -72,7 +83,7 @@ impl Catalog {
     /// The engine of that slug, alias or name.
     ///
     /// # Errors
-    /// As for [`model`](Self::model).
+    /// As for [`device`](Self::device).
     ///
     /// ```
     /// use llm_roofline::catalog::Catalog;
@@ -83,15 +94,20 @@ impl Catalog {
         self.engines.get(name)
     }
 
-    /// All models, sorted by slug. Their heads are known without parsing, so that filters are cheap:
+    /// All devices, sorted by slug. Their heads are known without parsing, so that filters are cheap:
     ///
     /// ```
     /// use llm_roofline::catalog::Catalog;
-    /// let llamas = Catalog::embedded().models().filter(|entry| entry.head().family == "llama");
-    /// for entry in llamas {
+    /// let devices = Catalog::embedded().devices();
+    /// for entry in devices.filter(|entry| entry.head().generation.as_deref() == Some("hopper")) {
     ///     println!("{:24} {}", entry.head().slug, entry.head().name);
     /// }
     /// ```
+    pub fn devices(&self) -> impl Iterator<Item = &Entry<Device>> {
+        self.devices.iter()
+    }
+
+    /// All models, sorted by slug, with heads that are known without parsing.
     pub fn models(&self) -> impl Iterator<Item = &Entry<Model>> {
         self.models.iter()
     }
@@ -99,6 +115,14 @@ impl Catalog {
     /// All engines, sorted by slug.
     pub fn engines(&self) -> impl Iterator<Item = &Entry<Engine>> {
         self.engines.iter()
+    }
+
+    /// This catalog and a device; it shadows whatever had its slug or answered to its names.
+    #[must_use]
+    pub fn with_device(&self, device: Device) -> Self {
+        let mut catalog = self.clone();
+        catalog.devices.shadow(vec![Entry::loaded(device, "caller")]);
+        catalog
     }
 
     /// This catalog and a model; it shadows whatever had its slug or answered to its names.
@@ -119,7 +143,8 @@ impl Catalog {
 
     /// This catalog and the profile in a file, which shadows whatever had its slug or answers to its names.
     ///
-    /// What kind of profile it is shows from its keys (`[architecture]` or `[totals]`: a model; `[efficiency]`: an engine).
+    /// What kind of profile it is shows from its keys (`[compute]`: a device; `[architecture]` or `[totals]`: a model;
+    /// `[efficiency]`: an engine).
     ///
     /// # Errors
     /// [`ProfileError`] naming file, line and key: the file cannot be read, is no profile, or has a mistake in it.

@@ -6,6 +6,9 @@ use crate::profile::nearest;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// How many similar names an error lists at most.
+const SUGGESTIONS: usize = 8;
+
 #[derive(Debug)]
 pub(super) struct Shelf<T> {
     /// Sorted by slug.
@@ -105,13 +108,26 @@ impl<T: Profile> Shelf<T> {
     }
 
     fn not_found(&self, name: &str) -> CatalogError {
-        let names = self.iter().flat_map(|entry| entry.head().names());
         CatalogError::NotFound {
             kind: T::KIND,
             name: name.into(),
-            nearest: nearest(name, names).map(Into::into),
+            similar: self.similar(name),
             known: self.entries.len(),
         }
+    }
+
+    fn similar(&self, name: &str) -> Vec<String> {
+        let part = fold(name);
+        if part.len() > 1 {
+            let contains = |entry: &&Entry<T>| entry.head().names().any(|name| fold(name).contains(&part));
+            let slugs: Vec<String> =
+                self.iter().filter(contains).take(SUGGESTIONS).map(|entry| entry.head().slug.clone()).collect();
+            if !slugs.is_empty() {
+                return slugs;
+            }
+        }
+        let names = self.iter().flat_map(|entry| entry.head().names());
+        nearest(name, names).map(Into::into).into_iter().collect()
     }
 }
 

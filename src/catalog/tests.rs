@@ -60,6 +60,12 @@ fn an_unknown_name_suggests_the_nearest() {
 }
 
 #[test]
+fn a_part_of_a_name_suggests_all_that_contain_it() {
+    let error = shelf().get("Shared").unwrap_err();
+    assert!(error.to_string().contains("did you mean `broken` or `one-7b`?"), "{error}");
+}
+
+#[test]
 fn the_users_profile_shadows_slug_and_aliases() {
     let base = Catalog { models: shelf(), ..Catalog::empty() };
     let totals = Totals::dense(1_000_000, 16.0, Bytes::from_kib(1.0));
@@ -99,6 +105,11 @@ fn check_embedded<T: Profile>(profiles: &[Embedded]) {
             assert_eq!(shelf.find(name).unwrap().head().slug, entry.head().slug, "{name}");
         }
     }
+}
+
+#[test]
+fn embedded_devices_are_consistent() {
+    check_embedded::<Device>(embedded::DEVICES);
 }
 
 #[test]

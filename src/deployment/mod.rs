@@ -90,10 +90,11 @@ pub enum DeploymentError {
 
 impl Deployment {
     /// The model on all devices of the system with tensor parallelism, in its native weight format and a 16-bit cache, under the
-    /// ideal engine.
+    /// ideal engine. Checkpoints in 32 bits are loaded in 16, as engines do.
     pub fn new(model: impl Into<Arc<Model>>, system: System) -> Self {
         let model = model.into();
         let native = model.native_format.as_deref().and_then(|name| name.parse().ok());
+        let native = native.filter(|format| *format != WeightFormat::Fp32);
         Self {
             weights: native.unwrap_or_default(),
             kv: KvFormat::default(),

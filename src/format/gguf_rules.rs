@@ -84,7 +84,7 @@ impl File {
     /// The output head, and the embedding table where it serves as one.
     fn output(self, place: &TensorPlace) -> Type {
         let base = self.base_type();
-        let ragged = place.in_features % base.block_size() != 0;
+        let ragged = !place.in_features.is_multiple_of(base.block_size());
         if self == Self::MXFP4_MOE || place.family == GgufFamily::Falcon || ragged || base == Type::Q8_0 {
             Type::Q8_0
         } else if self.is_below_3_bits() || self == Self::IQ3_XXS {
@@ -243,8 +243,8 @@ const fn is_sensitive(place: &TensorPlace) -> bool {
 }
 
 /// Rows that blocks do not divide are stored in a type with smaller blocks, in the last resort in 16 bits.
-const fn fit_to_row(chosen: Type, in_features: u64) -> Type {
-    if in_features % chosen.block_size() == 0 {
+pub(super) const fn fit_to_row(chosen: Type, in_features: u64) -> Type {
+    if in_features.is_multiple_of(chosen.block_size()) {
         return chosen;
     }
     let smaller = match chosen {
@@ -262,5 +262,5 @@ const fn fit_to_row(chosen: Type, in_features: u64) -> Type {
         Type::Q6_K => Type::Q8_0,
         _ => return Type::F16,
     };
-    if in_features % smaller.block_size() == 0 { smaller } else { Type::F16 }
+    if in_features.is_multiple_of(smaller.block_size()) { smaller } else { Type::F16 }
 }

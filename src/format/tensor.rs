@@ -131,6 +131,18 @@ pub enum GgufFamily {
     Falcon,
 }
 
+impl GgufFamily {
+    /// The family of a Hugging Face `model_type` or a GGUF architecture.
+    pub fn of(architecture: &str) -> Self {
+        match architecture {
+            "phi3" | "mpt" | "gpt_neox" | "gptneox" | "bloom" | "dbrx" | "gpt2" | "gpt_bigcode" | "chatglm"
+            | "qwen" => Self::FusedQkv,
+            "falcon" => Self::Falcon,
+            _ => Self::Separate,
+        }
+    }
+}
+
 /// One weight tensor in its model, as a quantization scheme sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TensorPlace {

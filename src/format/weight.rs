@@ -81,14 +81,15 @@ pub enum WeightFormat {
     Gguf(GgufFileType),
     /// gpt-oss in GGUF with everything but the experts at 16 bits (the files that are named F16).
     Mxfp4MoeF16,
-    /// A GGUF file with Unsloth's dynamic recipe, approximated: the recipe differs from model to model and is not published.
+    /// A GGUF file with Unsloth's dynamic recipe, approximated within 10 %: the recipe differs from model to model.
     UnslothDynamic {
         /// The file type in its name.
         base: GgufFileType,
         /// Whether the name ends in `XL`.
         extra_large: bool,
     },
-    /// DeepSeek-V4 for the engine ds4: expert gate and up in `IQ2_XXS`, expert down in `Q2_K`, the rest in `Q8_0`.
+    /// DeepSeek-V4 for the engine ds4: expert gate and up in `IQ2_XXS`, expert down in `Q2_K`, embeddings and compressors at 16
+    /// bits, the rest in `Q8_0`.
     Ds4Q2Mix,
     /// ik_llama.cpp mix: expert gate and up in `IQ4_K`, expert down in `IQ5_K`, the rest in `Q8_0`.
     IkMixIq4kIq5k,
@@ -148,7 +149,7 @@ impl WeightFormat {
             Self::Int4 | Self::Mxfp4 if place.experts > 0 => class.is_expert(),
             Self::Int4 => is_matrix,
             Self::Exl2 { .. } => in_layer_matrix || class == Class::LmHead,
-            Self::Nvfp4 => in_layer_matrix && !(place.latent_attention && !class.is_feed_forward()),
+            Self::Nvfp4 => in_layer_matrix && (class.is_feed_forward() || !place.latent_attention),
             _ => in_layer_matrix,
         }
     }

@@ -21,7 +21,7 @@
 //!     BytesPerSecond::from_gb_per_second(1555.0),
 //!     FlopsPerSecond::from_tflops_per_second(312.0),
 //! )?;
-//! assert_eq!(format!("{:.0}", a100.ridge(NumberFormat::Bf16)), "201 FLOP/B");
+//! assert_eq!(a100.ridge(NumberFormat::Bf16).as_flops_per_byte().round(), 201.0);
 //! # Ok::<(), llm_roofline::hardware::DeviceError>(())
 //! ```
 

@@ -115,21 +115,21 @@ impl Layer {
         }
     }
 
-    /// The attention passes that keep a cache of their own, and the entries that each keeps: windows and chunks what they can
-    /// still reach; a sparse selection reads few tokens but must keep all of them.
-    pub fn kept_passes(&self) -> Vec<(AttentionPass, Reach)> {
-        let reach = |pass: &AttentionPass| match &self.mixer {
-            Mixer::Attention(attention) if attention.sparse.is_some() => attention.reach,
-            Mixer::LatentAttention(_) => Reach::Full,
-            _ => pass.reach,
+    /// The attention passes that write a cache of their own, each with how far back its entries are kept: windows and chunks
+    /// keep what they can still reach; a sparse selection reads few tokens but must keep all of them.
+    pub fn kept_passes(&self) -> impl Iterator<Item = (AttentionPass, Reach)> {
+        let selects = match &self.mixer {
+            Mixer::Attention(attention) => attention.sparse.is_some().then_some(attention.reach),
+            Mixer::LatentAttention(_) => Some(Reach::Full),
+            _ => None,
         };
-        let passes = self.attention_passes().into_iter().filter(|pass| pass.elements_written_per_token > 0.0);
-        passes.map(|pass| (pass, reach(&pass))).collect()
+        let own = |pass: &AttentionPass| pass.elements_written_per_token > 0.0;
+        self.attention_passes().into_iter().filter(own).map(move |pass| (pass, selects.unwrap_or(pass.reach)))
     }
 
     /// Cache elements of a sequence of `context` tokens.
     pub fn kv_elements(&self, context: u64) -> f64 {
-        self.kept_passes().iter().map(|(pass, reach)| reach.kept(context) * pass.elements_per_entry as f64).sum()
+        self.kept_passes().map(|(pass, reach)| reach.kept(context) * pass.elements_per_entry as f64).sum()
     }
 
     /// State elements per sequence of a recurrent layer, otherwise 0.

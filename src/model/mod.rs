@@ -5,6 +5,7 @@
 
 mod architecture;
 mod attention;
+mod check;
 mod feed_forward;
 mod layer;
 mod linear;
@@ -18,14 +19,15 @@ pub use architecture::{Architecture, LayerKind, MtpModules};
 pub use attention::{
     Attention, AttentionPass, CompressedAttention, Indexer, KvSource, LatentAttention, SparseSelection,
 };
+pub use check::ModelError;
 pub use feed_forward::{FeedForward, Moe};
 pub use layer::{Layer, Mixer};
 pub use linear::{Linear, Split};
-pub use profile::ModelError;
 pub use reach::{Reach, Reaches};
 pub use recurrent::Recurrent;
 pub use tensors::{Tensor, TensorOrigin};
 
+use crate::format::GgufFamily;
 use crate::units::Bytes;
 
 /// A model and where the facts about it come from.
@@ -122,7 +124,9 @@ impl Totals {
 impl Model {
     /// A model of which only the shape is known: no aliases, no sources.
     pub fn from_architecture(name: impl Into<String>, family: impl Into<String>, architecture: Architecture) -> Self {
-        Self::new(name.into(), family.into(), ModelBody::Architecture(architecture))
+        let family = family.into();
+        let architecture = Architecture { gguf_family: GgufFamily::of(&family), ..architecture };
+        Self::new(name.into(), family, ModelBody::Architecture(architecture))
     }
 
     /// A model of which only the totals are known.

@@ -175,31 +175,4 @@ impl Recurrent {
             Self::Mamba2 { heads, .. } | Self::KimiDelta { heads, .. } | Self::Lightning { heads, .. } => heads,
         }
     }
-
-    /// Sizes that must be positive, with their keys.
-    pub(super) fn dimensions(&self) -> Vec<(&'static str, u64)> {
-        match *self {
-            Self::Mamba1 { inner, state, conv_kernel, dt_rank } => {
-                vec![("inner", inner), ("state", state), ("conv_kernel", conv_kernel), ("dt_rank", dt_rank)]
-            }
-            Self::Mamba2 { heads, head_dim, groups, state, conv_kernel } => vec![
-                ("heads", heads),
-                ("head_dim", head_dim),
-                ("groups", groups),
-                ("state", state),
-                ("conv_kernel", conv_kernel),
-            ],
-            Self::GatedDeltaNet { key_heads, value_heads, key_dim, value_dim, conv_kernel } => vec![
-                ("key_heads", key_heads),
-                ("value_heads", value_heads),
-                ("key_dim", key_dim),
-                ("value_dim", value_dim),
-                ("conv_kernel", conv_kernel),
-            ],
-            Self::KimiDelta { heads, head_dim, conv_kernel, .. } => {
-                vec![("heads", heads), ("head_dim", head_dim), ("conv_kernel", conv_kernel)]
-            }
-            Self::Lightning { heads, head_dim } => vec![("heads", heads), ("head_dim", head_dim)],
-        }
-    }
 }

@@ -4,7 +4,7 @@ use super::{Request, RequestError};
 use crate::memory::MemoryPlan;
 use crate::roofline::{self, Bound};
 use crate::step::{Explanation, StepCost, StepModel};
-use crate::units::{Bytes, Flops, Seconds, TokensPerSecond};
+use crate::units::{Bytes, Seconds, TokensPerSecond};
 
 /// How fast a batch of equal requests is answered on an otherwise idle deployment.
 ///
@@ -38,7 +38,8 @@ pub struct RequestEstimate {
     pub decode: StepCost,
     /// Memory of each device at the end of the answer.
     pub memory: MemoryPlan,
-    /// Model FLOP/s utilisation of the prefill: `2 * active parameters * tokens / (ttft * peak of the devices)`, attention not counted.
+    /// Model FLOP/s utilisation of the prefill: `2 * parameters * tokens / (ttft * peak of the devices)`, attention not counted, the output head
+    /// only for the last token of each prompt.
     pub mfu: f64,
     /// Model bandwidth utilisation of the decode: bytes that the steps must read over `tpot * bandwidth`; `None` without decode.
     pub mbu: Option<f64>,
@@ -94,7 +95,7 @@ impl StepModel {
             tps_total: tpot.map(|tpot| rate(batch, tpot)),
             output_tps_total: rate(batch * request.output_tokens as f64, e2e),
             prefill_tps_total: rate(new_tokens, ttft),
-            mfu: self.mfu(new_tokens, ttft),
+            mfu: self.mfu(new_tokens, batch, ttft),
             mbu: tpot.map(|_| self.mbu(&decode)),
             prefill,
             decode,
@@ -122,9 +123,9 @@ impl StepModel {
         self.explain(&load)
     }
 
-    fn mfu(&self, tokens: f64, time: Seconds) -> f64 {
-        let flops = Flops::from_flops(2.0 * self.params_active() as f64 * tokens);
-        roofline::mfu(flops, time, self.linear_peak() * f64::from(self.deployment().tensor_parallel()))
+    fn mfu(&self, tokens: f64, emitting: f64, time: Seconds) -> f64 {
+        let peak = self.linear_peak() * f64::from(self.deployment().tensor_parallel());
+        roofline::mfu(self.model_flops(tokens, emitting), time, peak)
     }
 
     fn mbu(&self, decode: &StepCost) -> f64 {

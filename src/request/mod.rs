@@ -20,8 +20,10 @@
 
 mod estimate;
 mod prefill;
+mod summary;
 
 pub use estimate::RequestEstimate;
+pub use summary::Summary;
 
 use crate::memory::DoesNotFit;
 
@@ -82,6 +84,17 @@ pub enum RequestError {
     /// Not enough memory.
     #[error(transparent)]
     DoesNotFit(#[from] DoesNotFit),
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { prompt_tokens, output_tokens, batch, cached_prompt_tokens } = self;
+        write!(f, "{batch} request(s) of {prompt_tokens} prompt tokens")?;
+        if *cached_prompt_tokens > 0 {
+            write!(f, " ({cached_prompt_tokens} cached)")?;
+        }
+        write!(f, " and {output_tokens} output tokens")
+    }
 }
 
 impl Request {

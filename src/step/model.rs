@@ -6,10 +6,10 @@ use super::load::StepLoad;
 use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
-use crate::memory::{MemoryNeeds, MemoryPlan};
-use crate::model::{ModelBody, Reaches};
+use crate::memory::{MemoryModel, MemoryPlan};
+use crate::model::{Model, ModelBody, Reaches};
 use crate::operator::OperatorClass;
-use crate::units::{Bytes, FlopsPerSecond, Seconds};
+use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
 
 /// A deployment compiled to coefficients. Everything the library predicts is built from its [`cost`](Self::cost).
 ///
@@ -37,8 +37,8 @@ pub struct StepModel {
     deployment: Deployment,
     reaches: Reaches,
     pub(super) terms: Terms,
-    memory: MemoryNeeds,
-    params_active: u64,
+    memory: MemoryModel,
+    params: MultipliedParams,
     priced: Priced,
 }
 
@@ -52,6 +52,20 @@ struct Priced {
     recurrent: Vec<RecurrentTerm>,
     overhead_per_step: Seconds,
     overhead_per_sequence: Seconds,
+}
+
+/// Parameters by which rows are multiplied with them.
+#[derive(Clone, Copy, Debug)]
+struct MultipliedParams {
+    by_every_token: f64,
+    by_emitting: f64,
+}
+
+impl MultipliedParams {
+    fn of(model: &Model) -> Self {
+        let head = model.architecture().map_or(0, |architecture| architecture.vocab_size * architecture.hidden_size);
+        Self { by_every_token: (model.params_active() - head) as f64, by_emitting: head as f64 }
+    }
 }
 
 /// A deployment that cannot be compiled.
@@ -82,10 +96,15 @@ impl StepModel {
             (_, None) => Terms::default(),
         };
         let weights = compile::weight_bytes(deployment, sharded.as_ref());
-        let memory = deployment.memory_needs(weights);
         let priced = Priced::new(&terms, deployment);
-        let params_active = deployment.model().params_active();
-        Ok(Self { deployment: deployment.clone(), reaches, terms, memory, params_active, priced })
+        Ok(Self {
+            deployment: deployment.clone(),
+            reaches,
+            terms,
+            memory: MemoryModel::with_weights(deployment, weights),
+            params: MultipliedParams::of(deployment.model()),
+            priced,
+        })
     }
 
     /// The deployment that was compiled.
@@ -95,7 +114,7 @@ impl StepModel {
 
     /// Bytes of weights on each device.
     pub const fn weight_bytes_per_device(&self) -> Bytes {
-        self.memory.weights
+        self.memory.weights()
     }
 
     /// What each device must hold for `sequences` of `context` tokens.
@@ -159,15 +178,16 @@ impl StepModel {
         cost
     }
 
-    /// Parameters that are read to decode one token.
-    pub(crate) const fn params_active(&self) -> u64 {
-        self.params_active
-    }
-
     /// The arithmetic peak at which most of the model's matrices are multiplied, at the engine's efficiency 1.
     pub fn linear_peak(&self) -> FlopsPerSecond {
         let weights = self.deployment.weights().compute_format();
         self.deployment.system().device().matmul_peak(weights, weights).peak
+    }
+
+    /// Operations of the matrix products over all devices: `2 * parameters * tokens`, the output head for emitting positions only. The
+    /// numerator of model FLOP/s utilisation.
+    pub fn model_flops(&self, tokens: f64, emitting: f64) -> Flops {
+        Flops::from_flops(2.0 * (self.params.by_every_token * tokens + self.params.by_emitting * emitting))
     }
 
     pub(super) fn decode_attention(&self) -> &[AttentionTerm] {

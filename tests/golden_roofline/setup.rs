@@ -3,6 +3,7 @@
 use crate::table::{Row, Value};
 use llm_roofline::collective::Group;
 use llm_roofline::format::KvFormat;
+use llm_roofline::memory::MemoryModel;
 use llm_roofline::model::{Architecture, Attention, FeedForward, KvSource, Layer, Mixer, Reach};
 use llm_roofline::prelude::*;
 
@@ -94,7 +95,7 @@ pub fn on_one_device(architecture: Architecture) -> Deployment {
 pub fn kv_bytes(architecture: Architecture, bytes: u64, tokens: u64) -> Bytes {
     // 8-bit floats of plain attention carry no scales per element.
     let format = if bytes == 1 { KvFormat::Fp8 } else { KvFormat::Bf16 };
-    on_one_device(architecture).with_kv(format).kv_bytes_per_sequence(tokens)
+    MemoryModel::new(&on_one_device(architecture).with_kv(format)).kv_per_sequence(tokens)
 }
 
 /// Operations of the matrix products of one step.

@@ -1,0 +1,47 @@
+//! What pricing costs: a step, a request, a compilation, a look-up.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use llm_roofline::prelude::*;
+use std::hint::black_box;
+
+fn deployment(model: &str, device: &str, count: u32, weights: &str) -> Deployment {
+    let catalog = Catalog::embedded();
+    let system = System::new(catalog.device(device).expect("known device"), count).expect("a system");
+    let model = catalog.model(model).expect("known model");
+    Deployment::new(model, system).with_weights(weights.parse().expect("known format"))
+}
+
+fn step(criterion: &mut Criterion) {
+    let cases = [
+        ("llama-3.1-70b fp8 tp4", deployment("llama-3.1-70b", "h100-sxm-80gb", 4, "fp8")),
+        ("deepseek-v3 fp8-block tp16", deployment("deepseek-v3", "h200-sxm-141gb", 16, "fp8-block")),
+        ("gpt-oss-120b mxfp4", deployment("gpt-oss-120b", "h100-sxm-80gb", 1, "mxfp4")),
+        ("qwen2.5-7b q4_k_m", deployment("qwen2.5-7b", "rtx-4090-24gb", 1, "q4_k_m")),
+    ];
+    for (name, deployment) in &cases {
+        let model = StepModel::compile(deployment).expect("a possible deployment");
+        let mut decode = model.load();
+        decode.add_decode(2000, 1, 32.0);
+        let mut mixed = decode;
+        mixed.add_prefill(0, 512, false);
+        criterion.bench_function(&format!("price a decode step, {name}"), |b| {
+            b.iter(|| model.cost(black_box(&decode)).total())
+        });
+        criterion.bench_function(&format!("price a mixed step, {name}"), |b| {
+            b.iter(|| model.cost(black_box(&mixed)).total())
+        });
+        let request = Request::new(2000, 500);
+        criterion
+            .bench_function(&format!("unloaded request, {name}"), |b| b.iter(|| model.request(black_box(&request))));
+        criterion.bench_function(&format!("compile, {name}"), |b| b.iter(|| StepModel::compile(black_box(deployment))));
+    }
+}
+
+fn catalog(criterion: &mut Criterion) {
+    let catalog = Catalog::embedded();
+    let _ = catalog.model("llama-3.1-70b");
+    criterion.bench_function("catalog look-up, second time", |b| b.iter(|| catalog.model(black_box("llama-3.1-70b"))));
+}
+
+criterion_group!(benches, step, catalog);
+criterion_main!(benches);

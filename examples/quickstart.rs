@@ -1,0 +1,74 @@
+//! How fast does a real model run on a real device, and why?
+//!
+//! Without arguments: Llama 3.1 70B in FP8 on four H100. Everything can be changed, see `--help`.
+
+mod shared;
+
+use clap::Parser;
+use llm_roofline::prelude::*;
+use std::error::Error;
+
+/// Predicts the latency of an unloaded request: TTFT, ITL, TPS, E2E, memory, and what limits them.
+#[derive(Parser)]
+struct Arguments {
+    /// Model: a slug or alias of the catalog, or a profile file (.toml)
+    #[arg(long, default_value = "llama-3.1-70b")]
+    model: String,
+    /// Device: a slug or alias of the catalog, or a profile file (.toml)
+    #[arg(long, default_value = "h100-sxm-80gb")]
+    device: String,
+    /// Devices that share every layer (tensor parallelism); the default fits the default model
+    #[arg(long)]
+    count: Option<u32>,
+    /// Weight format (bf16, fp8, awq-int4, q4_k_m, ...); default: that of the published checkpoint, fp8 for the default model
+    #[arg(long)]
+    weights: Option<String>,
+    /// Format of the key-value cache (bf16, fp8, q8_0, ...)
+    #[arg(long, default_value = "bf16")]
+    kv: String,
+    /// Engine: a slug or alias of the catalog, or a profile file (.toml)
+    #[arg(long, default_value = "ideal")]
+    engine: String,
+    /// Prompt tokens
+    #[arg(long, default_value_t = 2000)]
+    prompt: u64,
+    /// Output tokens
+    #[arg(long, default_value_t = 500)]
+    output: u64,
+    /// Requests that start together
+    #[arg(long, default_value_t = 1)]
+    batch: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let is_default = arguments.model == "llama-3.1-70b" && arguments.device == "h100-sxm-80gb";
+    let count = arguments.count.unwrap_or(if is_default { 4 } else { 1 });
+    let system = System::new(shared::device(&arguments.device)?, count)?;
+    let mut deployment = Deployment::new(shared::model(&arguments.model)?, system)
+        .with_kv(arguments.kv.parse()?)
+        .with_engine(shared::engine(&arguments.engine)?);
+    if let Some(weights) = arguments.weights.as_deref().or(is_default.then_some("fp8")) {
+        deployment = deployment.with_weights(weights.parse()?);
+    }
+    let model = StepModel::compile(&deployment)?;
+    let request = Request::new(arguments.prompt, arguments.output).with_batch(arguments.batch);
+    let summary = model.request(&request)?.summary(&model);
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&summary)?);
+        return Ok(());
+    }
+    println!("{summary}");
+    println!("Why: the prefill of the prompt\n\n{}", model.explain_prefill(&request));
+    println!("Why: the last decode step\n\n{}", model.explain_decode(&request, request.output_tokens));
+    println!("Assumptions:");
+    summary.assumptions.iter().for_each(|assumption| println!("  - {assumption}"));
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Why does prefill fly and decode crawl? The roofline of one device, with both phases of one model on it.
+
+mod shared;
+
+use llm_roofline::prelude::*;
+use std::error::Error;
+
+const WIDTH: usize = 78;
+const HEIGHT: usize = 16;
+
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let catalog = Catalog::embedded();
+    let device = catalog.device("h100-sxm-80gb")?;
+    let model = StepModel::compile(&Deployment::new(catalog.model("llama-3.1-8b")?, System::new(device.clone(), 1)?))?;
+    let roofline = Roofline::new(model.linear_peak(), device.bandwidth());
+
+    println!("Llama 3.1 8B in 16 bits on one {}\n", device.name());
+    println!(
+        "Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.\n"
+    );
+    let steps = [('1', 1), ('2', 16), ('3', 128), ('4', 512), ('5', 4096)].map(|(mark, tokens)| {
+        let mut load = model.load();
+        match tokens {
+            4096 => load.add_prefill(0, tokens, true),
+            _ => load.add_decode(1000, 1, tokens as f64),
+        }
+        (mark, tokens, model.cost(&load))
+    });
+    println!(
+        "{:<4} {:<28} {:>10} {:>14} {:>12} {:>9} {:>16}",
+        "mark", "step", "time", "intensity", "reached", "bound", "time per token"
+    );
+    for (mark, tokens, cost) in &steps {
+        let what =
+            if *tokens == 4096 { "prefill of a 4,096 prompt".into() } else { format!("decode, batch of {tokens}") };
+        let intensity = cost.flops() / cost.bytes();
+        let reached = cost.flops().as_tflops() / cost.total().as_seconds();
+        println!(
+            "{mark:<4} {what:<28} {:>10} {intensity:>14.1} {reached:>9.0} TF {:>9} {:>16}",
+            cost.total(),
+            cost.bound(),
+            cost.total() / *tokens as f64
+        );
+    }
+    println!("\nFLOP/s (log)                              ridge: {:.0}", roofline.ridge());
+    print!("{}", draw(&roofline, &steps));
+    println!("{:>WIDTH$}", "operations per byte (log)");
+    println!(
+        "\nLeft of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.3 % of the arithmetic."
+    );
+    println!(
+        "Batching moves decode to the right for free; prefill is at the roof already, only fewer tokens make it faster."
+    );
+    Ok(())
+}
+
+/// The roof and the steps on logarithmic axes: intensity 0.25 to 16,384, rate from 1/4096 of the peak.
+fn draw(roofline: &Roofline, steps: &[(char, u64, llm_roofline::step::StepCost)]) -> String {
+    let mut canvas = vec![vec![' '; WIDTH]; HEIGHT];
+    let row = |rate: f64| {
+        let octaves_below_peak = (roofline.peak.as_flops_per_second() / rate).log2();
+        (octaves_below_peak / 12.0 * (HEIGHT - 1) as f64).round().clamp(0.0, (HEIGHT - 1) as f64) as usize
+    };
+    let intensity_at = |column: usize| 2f64.powf(-2.0 + 16.0 * column as f64 / (WIDTH - 1) as f64);
+    for column in 0..WIDTH {
+        let rate = roofline.attainable(FlopsPerByte::from_flops_per_byte(intensity_at(column)));
+        canvas[row(rate.as_flops_per_second())][column] = if rate < roofline.peak { '/' } else { '_' };
+    }
+    for (mark, _, cost) in steps {
+        let intensity = (cost.flops() / cost.bytes()).as_flops_per_byte();
+        let column =
+            ((intensity.log2() + 2.0) / 16.0 * (WIDTH - 1) as f64).round().clamp(0.0, (WIDTH - 1) as f64) as usize;
+        canvas[row(cost.flops().as_flops() / cost.total().as_seconds())][column] = *mark;
+    }
+    canvas.into_iter().map(|line| format!("|{}\n", line.into_iter().collect::<String>().trim_end())).collect()
+}

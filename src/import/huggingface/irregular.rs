@@ -1,0 +1,153 @@
+//! Attention stacks whose layers differ in more than their reach.
+
+use super::config::Config;
+use super::moe::{experts, moe_layers, with_router_bias};
+use super::shape::{Defaults, QkNorm, Shape, Style, reaches};
+use crate::format::TensorClass;
+use crate::import::ImportError;
+use crate::model::{Architecture, Attention, FeedForward, Layer, Linear, Mixer, Moe, Reach, Split};
+
+type Read = Result<Architecture, ImportError>;
+
+/// MiMo-V2-Flash: windowed and global layers with different heads, keys wider than values, sinks in some.
+pub(super) fn mimo_v2(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let (windowed, global) = (mimo_attention(config, &shape, true)?, mimo_attention(config, &shape, false)?);
+    let pattern = config.counts("hybrid_layer_pattern", shape.layers)?;
+    let pattern =
+        pattern.ok_or_else(|| config.missing(&["hybrid_layer_pattern"], "a list with 1 for windowed layers"))?;
+    let shared = config.count_or(&["n_shared_experts"], 0)?;
+    let width = config.count(&["moe_intermediate_size"])?;
+    let moe = experts(config, width)?;
+    let moe = FeedForward::Moe(Moe { shared_intermediate: (shared > 0).then_some(shared * width), ..moe });
+    let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
+    let bias = config.flag("attention_bias", false)?;
+    let style = Style { qkv_bias: bias, ..Style::LLAMA };
+    let is_moe = moe_layers(config, shape.layers, 0)?;
+    let layers = pattern.iter().zip(is_moe).map(|(is_windowed, is_moe)| {
+        let (attention, sinks) = if *is_windowed != 0 { &windowed } else { &global };
+        let feed_forward = if is_moe { moe.clone() } else { dense.clone() };
+        let layer = style.layer(shape.hidden, attention.clone(), feed_forward);
+        with_router_bias(Layer { vector_params: layer.vector_params + sinks, ..layer }, true)
+    });
+    Ok(shape.build(layers.collect(), shape.hidden))
+}
+
+/// One kind of attention and its number of sinks.
+fn mimo_attention(config: &Config, shape: &Shape, windowed: bool) -> Result<(Attention, u64), ImportError> {
+    let global_values = config.count_or(&["v_head_dim"], shape.head_dim)?;
+    if !windowed {
+        let attention = Attention { v_head_dim: Some(global_values), ..shape.attention(Reach::Full) };
+        let sinks = config.flag("add_full_attention_sink_bias", false)?;
+        return Ok((attention, if sinks { shape.heads } else { 0 }));
+    }
+    let heads = config.count_or(&["swa_num_attention_heads"], shape.heads)?;
+    let attention = Attention {
+        heads,
+        kv_heads: config.count_or(&["swa_num_key_value_heads"], shape.kv_heads)?,
+        head_dim: config.count_or(&["swa_head_dim"], shape.head_dim)?,
+        v_head_dim: Some(config.count_or(&["swa_v_head_dim"], global_values)?),
+        reach: Reach::Window(config.count(&["sliding_window", "sliding_window_size"])?),
+        ..shape.attention(Reach::Full)
+    };
+    let sinks = config.flag("add_swa_attention_sink_bias", false)?;
+    Ok((attention, if sinks { heads } else { 0 }))
+}
+
+/// Step-3.5 and Step-3.7: windowed layers with more heads than global ones, a gate per head, dense first layers.
+pub(super) fn step3p5(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let reaches = reaches(config, shape.layers, config.optional(&["sliding_window"])?, |_| false)?;
+    let windowed = windowed_shape(config, &shape)?;
+    let gated = config.flag("use_head_wise_attn_gate", false)?;
+    let style = Style { qk_norm: QkNorm::PerHead, ..Style::LLAMA };
+    let shared = config.optional(&["share_expert_dim", "share_expert_dims"])?.filter(|width| *width > 0);
+    let moe = experts(config, config.count(&["moe_intermediate_size"])?)?;
+    let moe = FeedForward::Moe(Moe { shared_intermediate: shared, ..moe });
+    let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
+    let router_bias = config.flag("use_moe_router_bias", false)?;
+    let is_moe = step_moe_layers(config, shape.layers)?;
+    let layers = reaches.iter().zip(is_moe).map(|(reach, is_moe)| {
+        let attention = if *reach == Reach::Full { shape.attention(*reach) } else { windowed.attention(*reach) };
+        let gate = Linear::new(TensorClass::OtherMatrix, shape.hidden, attention.heads, Split::Output);
+        let layer = style.layer(shape.hidden, attention, if is_moe { moe.clone() } else { dense.clone() });
+        with_router_bias(Layer { extra: if gated { vec![gate] } else { Vec::new() }, ..layer }, router_bias)
+    });
+    Ok(shape.build(layers.collect(), shape.hidden))
+}
+
+fn windowed_shape(config: &Config, shape: &Shape) -> Result<Shape, ImportError> {
+    let heads = config.count_or(&["num_sliding_attention_heads"], shape.heads)?;
+    let Some(other) = config.inner("attention_other_setting") else { return Ok(Shape { heads, ..*shape }) };
+    Ok(Shape {
+        heads: other.count_or(&["num_attention_heads"], heads)?,
+        kv_heads: other.count_or(&["num_attention_groups"], shape.kv_heads)?,
+        head_dim: other.count_or(&["head_dim"], shape.head_dim)?,
+        ..*shape
+    })
+}
+
+/// `moe_layers_enum` is a text such as `3,4,5`; without it all layers but the first are mixtures.
+fn step_moe_layers(config: &Config, layers: usize) -> Result<Vec<bool>, ImportError> {
+    let key = "moe_layers_enum";
+    let listed: Vec<usize> = match config.value(key) {
+        None => return moe_layers(config, layers, 1),
+        Some(serde_json::Value::String(list)) => {
+            let numbers: Result<Vec<usize>, _> = list.split(',').map(|number| number.trim().parse()).collect();
+            numbers.map_err(|_| config.invalid(key, &list.clone().into(), "layer numbers separated by commas"))?
+        }
+        Some(_) => config.indices(key)?.unwrap_or_default().iter().map(|index| *index as usize).collect(),
+    };
+    Ok((0..layers).map(|layer| listed.contains(&layer)).collect())
+}
+
+/// Nemotron models found by architecture search: attention or feed-forward removed or replaced by a matrix, layer by layer.
+pub(super) fn nemotron_nas(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let key = "block_configs";
+    let blocks = config.value(key).and_then(serde_json::Value::as_array).filter(|blocks| blocks.len() == shape.layers);
+    let blocks = blocks.ok_or_else(|| config.missing(&[key], "a list with one object per layer"))?;
+    let mut layers = Vec::with_capacity(blocks.len());
+    for (index, block) in blocks.iter().enumerate() {
+        let block = config.entry(key, index, block)?;
+        let (mixer, feed_forward) = (nas_mixer(&block, &shape)?, nas_feed_forward(&block, &shape)?);
+        // Each part that is there has a norm before it.
+        let parts = u64::from(mixer != Mixer::None) + u64::from(feed_forward != FeedForward::None);
+        layers.push(Layer { mixer, feed_forward, extra: Vec::new(), vector_params: parts * shape.hidden });
+    }
+    Ok(shape.build(layers, shape.hidden))
+}
+
+fn nas_mixer(block: &Config, shape: &Shape) -> Result<Mixer, ImportError> {
+    let Some(attention) = block.inner("attention") else { return Err(block.missing(&["attention"], "an object")) };
+    if attention.flag("no_op", false)? {
+        return Ok(Mixer::None);
+    }
+    if attention.flag("replace_with_linear", false)? {
+        return Ok(Mixer::Linear);
+    }
+    let group = attention.count(&["n_heads_in_group"])?;
+    let kv_heads = shape.heads.checked_div(group).unwrap_or(0);
+    let window = attention.optional(&["window_length"])?;
+    let reach = window.map_or(Reach::Full, Reach::Window);
+    Ok(Mixer::Attention(Attention { kv_heads, ..shape.attention(reach) }))
+}
+
+fn nas_feed_forward(block: &Config, shape: &Shape) -> Result<FeedForward, ImportError> {
+    let Some(ffn) = block.inner("ffn") else { return Err(block.missing(&["ffn"], "an object")) };
+    if ffn.flag("no_op", false)? {
+        return Ok(FeedForward::None);
+    }
+    if ffn.flag("replace_with_linear", false)? {
+        return Ok(FeedForward::Linear);
+    }
+    if let Some(intermediate) = ffn.optional(&["intermediate_size"])? {
+        return Ok(FeedForward::Dense { intermediate, gated: true });
+    }
+    let multiple = ffn.value("ffn_mult").ok_or_else(|| ffn.missing(&["ffn_mult"], "a positive number"))?;
+    let number = multiple.as_f64().filter(|number| *number > 0.0 && *number < 1024.0);
+    let number = number.ok_or_else(|| ffn.invalid("ffn_mult", multiple, "a positive number below 1024"))?;
+    // Two thirds of the multiple, rounded up to 256, as in Llama.
+    let intermediate = ((2.0 * number * shape.hidden as f64 / 3.0) as u64).next_multiple_of(256);
+    Ok(FeedForward::Dense { intermediate, gated: true })
+}
