@@ -100,7 +100,9 @@ proptest! {
         prop_assert!(at_most(whole.ttft, chunked.ttft));
         let steps = (prompt * batch).div_ceil(budget) as f64;
         let again = (whole.memory.weights + whole.memory.kv_cache) * (steps - 1.0);
-        prop_assert!(at_most(chunked.ttft, whole.ttft + again / whole_setup.bandwidth));
+        // Chunks of attention may be bound by different limits, which do not overlap across steps.
+        let attention = whole.prefill.time(OperatorClass::PrefillAttention);
+        prop_assert!(at_most(chunked.ttft, whole.ttft + again / whole_setup.bandwidth + attention));
         if steps == 1.0 {
             prop_assert_eq!(chunked.prefill, whole.prefill);
         }
@@ -152,6 +154,34 @@ fn impossible_requests_are_refused_with_their_numbers() {
     );
     assert!(model.request(&Request::new(100, 1).with_cached_prompt_tokens(99)).is_ok());
     assert!(matches!(error(Request::new(1, u64::MAX)), RequestError::TooLarge { value: u64::MAX, .. }));
+}
+
+#[test]
+fn shapes_that_no_model_has_are_refused_instead_of_dividing_by_zero() {
+    let refuses = |change: fn(&mut Architecture)| {
+        let mut architecture = dense(2, 1024, 8);
+        change(&mut architecture);
+        let error = StepModel::compile(&Setup::new(architecture).deployment()).unwrap_err();
+        assert!(matches!(error, CompileError::Deployment(DeploymentError::Model(_))), "{error}");
+    };
+    fn of_attention(architecture: &mut Architecture, change: fn(&mut llm_roofline::model::Attention)) {
+        match &mut architecture.layer_kinds[0].layer.mixer {
+            Mixer::Attention(attention) => change(attention),
+            other => panic!("{other:?}"),
+        }
+    }
+    refuses(|architecture| of_attention(architecture, |attention| attention.kv_heads = 0));
+    refuses(|architecture| of_attention(architecture, |attention| attention.head_dim = 1 << 40));
+    refuses(|architecture| of_attention(architecture, |attention| attention.reach = Reach::Chunk(0)));
+    refuses(|architecture| architecture.hidden_size = 0);
+    refuses(|architecture| architecture.layer_order.push(7));
+    let totals = |bits| Model::from_totals("totals", Totals::dense(7_000_000_000, bits, Bytes::ZERO));
+    let system = || Setup::new(dense(2, 1024, 8)).deployment().system().clone();
+    assert!(StepModel::compile(&Deployment::new(totals(16.0), system())).is_ok());
+    assert!(StepModel::compile(&Deployment::new(totals(f64::NAN), system())).is_err());
+    let shrinking = Totals::dense(7_000_000_000, 16.0, Bytes::from_bytes(-1.0));
+    let error = StepModel::compile(&Deployment::new(Model::from_totals("totals", shrinking), system())).unwrap_err();
+    assert_eq!(error.to_string(), "kv_bytes_per_token is -1.00 B, expected at least 0 B");
 }
 
 #[test]

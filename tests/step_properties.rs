@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use llm_roofline::collective::Group;
 use llm_roofline::model::Reach;
 use llm_roofline::prelude::*;
 use proptest::prelude::*;
@@ -203,6 +204,18 @@ proptest! {
     }
 
     #[test]
+    fn an_all_reduce_moves_what_it_must(size in 2u64..64, megabytes in 0f64..100.0, latency_us in 0f64..100.0) {
+        let bandwidth = BytesPerSecond::from_gb_per_second(100.0);
+        let group = Group { size, bandwidth, latency: Seconds::from_micros(latency_us) };
+        let message = Bytes::from_mb(megabytes);
+        // Every device must receive what it lacks of the sum and send what others lack (Patarasuk and Yuan, JPDC 69, 2009).
+        let transfer = message / bandwidth * (2.0 * (size - 1) as f64 / size as f64);
+        prop_assert!(at_most(group.latency + transfer, group.all_reduce(message)));
+        prop_assert!(at_most(group.all_reduce(message), group.latency * 2.0 + transfer));
+        prop_assert!(at_most(group.all_reduce(message), group.latency + message / bandwidth * (size - 1) as f64));
+    }
+
+    #[test]
     fn memory_holds_every_weight_once(setup in any_setup()) {
         let alone = Setup { tensor_parallel: 1, ..setup.clone() }.deployment();
         let total = setup.architecture.weight_bytes(alone.weights());
@@ -257,6 +270,91 @@ fn a_run_crosses_from_one_limit_to_the_other() {
     let run = model.decode_run(64, 1, 4000);
     let steps: Seconds = (0..4000).map(|step| model.decode_step(64, 1 + step).total()).sum();
     assert!(close(run.total().as_seconds(), steps.as_seconds()));
+}
+
+/// Counted by hand: 8 heads with a state of 64 x 64 each, read and written once per sequence and step, 2 bytes per element;
+/// query, key, value and output of 512 elements per token.
+#[test]
+fn a_recurrence_moves_its_state_once_per_step() {
+    use llm_roofline::model::{Architecture, FeedForward, Mixer, Recurrent};
+    let lightning = Mixer::Recurrent(Recurrent::Lightning { heads: 8, head_dim: 64 });
+    let lightning = layer(lightning, FeedForward::None, 0);
+    let model = Setup::new(Architecture::from_layers(512, 1000, 1 << 20, [("layer".to_string(), lightning)])).model();
+    let bytes = |new: u64, sequences: f64| {
+        let mut load = model.load();
+        load.add_decode(500, new, sequences);
+        let operators = model.explain(&load).operators;
+        operators.iter().find(|operator| operator.class == OperatorClass::Recurrent).unwrap().work.bytes.as_bytes()
+    };
+    let (state, io) = ((2 * 8 * 64 * 64 * 2) as f64, (4 * 512 * 2) as f64);
+    assert_eq!(bytes(1, 1.0), state + io);
+    assert_eq!(bytes(5, 1.0), state + 5.0 * io);
+    assert_eq!(bytes(1, 7.0), 7.0 * (state + io));
+}
+
+/// Counted by hand: each token writes the key and value that it adds.
+#[test]
+fn attention_reads_the_cache_and_writes_its_own_entry() {
+    use llm_roofline::model::{Architecture, FeedForward, Mixer};
+    let mixer = Mixer::Attention(attention(8, 2, 64, Reach::Full));
+    let layer = layer(mixer, FeedForward::None, 0);
+    let setup = Setup::new(Architecture::from_layers(512, 1000, 1 << 20, [("layer".to_string(), layer)]));
+    let model = setup.model();
+    let mut load = model.load();
+    load.add_decode(999, 1, 3.0);
+    let operators = model.explain(&load).operators;
+    let work = operators.iter().find(|operator| operator.class == OperatorClass::DecodeAttention).unwrap().work;
+    let (read, written, queries_and_outputs) = (1000 * 2 * 2 * 64 * 2, 2 * 2 * 64 * 2, 2 * 8 * 64 * 2);
+    assert_eq!(work.bytes.as_bytes(), 3.0 * (read + written + queries_and_outputs) as f64);
+    assert_eq!(work.flops.as_flops(), 3.0 * (1000 * 2 * 8 * (64 + 64)) as f64);
+    // Two devices halve everything; of four, two and two hold the same key-value head.
+    for (tensor_parallel, cache_share, query_share) in [(2, 2, 2), (4, 2, 4)] {
+        let operators = Setup { tensor_parallel, ..setup.clone() }.model().explain(&load).operators;
+        let share = operators.iter().find(|operator| operator.class == OperatorClass::DecodeAttention).unwrap().work;
+        let expected = (read + written) / cache_share + queries_and_outputs / query_share;
+        assert_eq!(share.bytes.as_bytes(), 3.0 * expected as f64);
+        assert_eq!(share.flops, work.flops / f64::from(query_share));
+    }
+}
+
+#[test]
+fn overhead_counts_steps_and_sequences() {
+    let model = Setup { engine: lossy_engine(), ..Setup::new(dense(2, 1024, 8)) }.model();
+    let overhead = model.decode_run(7, 100, 10).time(OperatorClass::Overhead);
+    assert!(close(overhead.as_micros(), 10.0 * (5.0 + 7.0 * 5.0)));
+}
+
+/// Counted by hand: each token passes the matrices of its two experts, of which a step reads every distinct one once.
+#[test]
+fn experts_multiply_each_token_and_are_read_once() {
+    use llm_roofline::model::{Architecture, FeedForward, Mixer, Moe};
+    let moe = Moe {
+        experts: 8,
+        experts_per_token: 2,
+        intermediate: 256,
+        gated: true,
+        shared_intermediate: None,
+        latent_size: None,
+        vector_params_per_expert: 0,
+        shared_gate: false,
+    };
+    let layer = layer(Mixer::None, FeedForward::Moe(moe), 0);
+    let model = Setup::new(Architecture::from_layers(512, 1000, 1 << 20, [("layer".to_string(), layer)])).model();
+    let work = |tokens: f64| {
+        let mut load = model.load();
+        load.add_decode(10, 1, tokens);
+        let operators = model.explain(&load).operators;
+        operators.iter().find(|operator| operator.class == OperatorClass::ExpertGemm).unwrap().work
+    };
+    let expert = 3 * 512 * 256;
+    assert_eq!(work(1.0).flops.as_flops(), (2 * 2 * expert) as f64);
+    assert_eq!(work(4.0).flops.as_flops(), 4.0 * (2 * 2 * expert) as f64);
+    // Inputs and outputs of the three matrices, per token and expert.
+    let moved = 2 * 2 * (3 * 256 + 3 * 512);
+    assert_eq!(work(1.0).bytes.as_bytes(), (2 * 2 * expert + moved) as f64);
+    // Four tokens meet 5.46875 distinct experts of eight on average.
+    let expected = 5.46875 * (2 * expert) as f64 + (4 * moved) as f64;
+    assert!(close(work(4.0).bytes.as_bytes(), expected));
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 use crate::engine::Engine;
 use crate::format::{KvFormat, WeightFormat};
 use crate::hardware::System;
-use crate::model::{Architecture, Mixer, Model, ModelBody, Reaches};
+use crate::model::{Architecture, Mixer, Model, ModelBody, ModelError, Reaches};
 use std::sync::Arc;
 
 /// A model in given formats, spread over a system, run by an engine.
@@ -39,6 +39,9 @@ pub struct Deployment {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeploymentError {
+    /// The model cannot be one.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// Tensor parallelism of degree zero.
     #[error("tensor parallelism 0, expected at least 1 device")]
     NoDevices,
@@ -175,7 +178,7 @@ impl Deployment {
     /// Whether an engine could run this, memory aside.
     ///
     /// # Errors
-    /// [`DeploymentError`] if devices are missing or heads cannot be divided.
+    /// [`DeploymentError`] if the model cannot be one, devices are missing or heads cannot be divided.
     pub fn check(&self) -> Result<(), DeploymentError> {
         let (tensor_parallel, devices) = (self.tensor_parallel, self.system.count());
         if tensor_parallel == 0 {
@@ -185,8 +188,11 @@ impl Deployment {
             return Err(DeploymentError::NotEnoughDevices { tensor_parallel, devices });
         }
         match &self.model.body {
-            ModelBody::Architecture(architecture) => check_heads(architecture, tensor_parallel),
-            ModelBody::Totals(_) => Ok(()),
+            ModelBody::Architecture(architecture) => {
+                architecture.check()?;
+                check_heads(architecture, tensor_parallel)
+            }
+            ModelBody::Totals(totals) => Ok(totals.clone().checked().map(drop)?),
         }
     }
 

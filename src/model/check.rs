@@ -4,6 +4,7 @@ use super::{
     Architecture, Attention, CompressedAttention, FeedForward, LatentAttention, Layer, LayerKind, Linear, Mixer, Moe,
     MtpModules, Reach, Recurrent, SparseSelection, Totals,
 };
+use crate::units::Bytes;
 
 /// A model whose numbers cannot be those of a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -57,6 +58,14 @@ pub enum ModelError {
         /// The nearest one.
         hint: String,
     },
+    /// An amount of data is negative or not a number.
+    #[error("{key} is {value}, expected at least 0 B")]
+    Negative {
+        /// The key.
+        key: &'static str,
+        /// The amount.
+        value: Bytes,
+    },
     /// A fraction is not a positive number.
     #[error("{key} is {value}, expected a positive number")]
     NotPositive {
@@ -86,7 +95,7 @@ impl Totals {
     /// The same totals, if they can be those of a model.
     ///
     /// # Errors
-    /// [`ModelError`] for zero parameters or bits that are not a positive number.
+    /// [`ModelError`] for zero parameters, bits that are not a positive number, or a negative cache.
     pub fn checked(self) -> Result<Self, ModelError> {
         if self.params_total == 0 || self.params_active == 0 {
             return Err(ModelError::Zero { key: "params_total", layer: None });
@@ -97,6 +106,10 @@ impl Totals {
         }
         if !(self.bits_per_weight.is_finite() && self.bits_per_weight > 0.0) {
             return Err(ModelError::NotPositive { key: "bits_per_weight", value: self.bits_per_weight });
+        }
+        let cache = self.kv_bytes_per_token;
+        if !(cache.is_finite() && cache >= Bytes::ZERO) {
+            return Err(ModelError::Negative { key: "kv_bytes_per_token", value: cache });
         }
         Ok(self)
     }
@@ -109,6 +122,14 @@ impl Architecture {
     /// # Errors
     /// [`ModelError`] naming the key, the value and the limit.
     pub fn checked(self) -> Result<Self, ModelError> {
+        self.check().map(|()| self)
+    }
+
+    /// Whether it can be an architecture, see [`checked`](Self::checked).
+    ///
+    /// # Errors
+    /// [`ModelError`] naming the key, the value and the limit.
+    pub fn check(&self) -> Result<(), ModelError> {
         within("hidden_size", self.hidden_size, WIDTH_LIMIT, None)?;
         within("vocab_size", self.vocab_size, FEATURE_LIMIT, None)?;
         within("layer_order", self.layer_order.len() as u64, LAYER_LIMIT, None)?;
@@ -126,8 +147,10 @@ impl Architecture {
         for linear in &self.global_linears {
             check_linear(linear)?;
         }
-        self.check_totals()?;
-        Ok(self)
+        for &kind in &self.layer_order {
+            limited("layer_order", kind as u64, (self.layer_kinds.len() as u64).saturating_sub(1))?;
+        }
+        self.check_totals()
     }
 
     /// Every term is below its limit; their sums are taken with 128 bits.
@@ -276,7 +299,10 @@ impl ModelError {
     /// The key concerned.
     pub(super) fn key(&self) -> &'static str {
         match self {
-            Self::Zero { key, .. } | Self::TooLarge { key, .. } | Self::NotPositive { key, .. } => key,
+            Self::Zero { key, .. }
+            | Self::TooLarge { key, .. }
+            | Self::NotPositive { key, .. }
+            | Self::Negative { key, .. } => key,
             Self::HeadsDoNotDivide { .. } => "heads",
             Self::TooManyExpertsPerToken { .. } => "experts_per_token",
             Self::UnknownLayerKind { .. } => "layer_order",

@@ -25,7 +25,10 @@ pub fn chen(number: u32, row: &Row) -> Option<Value> {
         4 => Time(weight_time(params(), 16.0, row.bandwidth("mem_bw"), row.count("n_gpu") as u32)),
         5 => Data(kv_bytes(shape(), row.count("bytes"), 1)),
         6 => return cache_capacity(row),
-        8 => Operations(gemm_flops(&on_one_device(shape()), 1)),
+        8 => {
+            let deployment = totals(params(), 16.0, Bytes::ZERO, Roofline::new(FAST, PLENTY), 1);
+            Operations(step(&deployment).decode_step(1, 0).flops())
+        }
         9 | 33 => Time(weight_time(n("P"), 16.0, row.bandwidth("mem_bw"), row.count("N") as u32)),
         10 | 23 | 28 | 30 | 32 => {
             Time(prefill_time(n("P"), row.count("B"), row.flops_per_second("flops"), row.count("N") as u32))
