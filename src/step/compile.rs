@@ -171,11 +171,8 @@ impl<'a> Compiler<'a> {
         let params: f64 = kind.expert.iter().map(ShardedLinear::params).sum();
         let vectors = moe.vector_params_per_expert as f64 * self.sharded.vector_bits / 8.0;
         // Each of the chosen experts reads the token and writes its intermediate and its output.
-        let moved: f64 = kind
-            .expert
-            .iter()
-            .map(|linear| linear.inputs() * linear.input_bits / 8.0 + linear.outputs() * ACTIVATION_BYTES)
-            .sum();
+        let fused = kind.expert.chunk_by(fused);
+        let moved: f64 = fused.map(|run| self.linear(run, 1.0, Rows::All).bytes_per_row).sum();
         Some(ExpertTerm {
             count: kind.count as f64,
             moe: moe.clone(),
@@ -282,6 +279,8 @@ fn fused_name(linear: &ShardedLinear) -> &'static str {
         TensorClass::FfnDown => "down_proj",
         TensorClass::SharedExpertGate | TensorClass::SharedExpertUp => "shared_gate_up_proj",
         TensorClass::SharedExpertDown => "shared_down_proj",
+        TensorClass::ExpertGate | TensorClass::ExpertUp => "expert_gate_up_proj",
+        TensorClass::ExpertDown => "expert_down_proj",
         TensorClass::Router => "router",
         TensorClass::RecurrentIn => "in_proj",
         TensorClass::RecurrentOut => "out_proj",
