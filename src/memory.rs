@@ -157,13 +157,13 @@ fn cache_entries(deployment: &Deployment, architecture: &Architecture) -> Vec<(R
     let tp = u64::from(deployment.tensor_parallel());
     let mut cache: Vec<(Reach, Bytes)> = Vec::new();
     for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
-        for (pass, reach) in kind.layer.kept_passes() {
+        for pass in kind.layer.kept_passes() {
             let bits = deployment.cache_bits(&kind.layer, &pass) * pass.elements_per_entry as f64;
             let share = Split::KvHeads(pass.kv_heads).share(tp);
             let bytes = Bytes::from_bytes(bits * share / 8.0 * count as f64);
-            match cache.iter_mut().find(|(known, _)| *known == reach) {
+            match cache.iter_mut().find(|(known, _)| *known == pass.reach) {
                 Some((_, sum)) => *sum += bytes,
-                None => cache.push((reach, bytes)),
+                None => cache.push((pass.reach, bytes)),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod sharded;
 
+pub(crate) use sharded::matmul_peak;
 pub use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 
 use crate::engine::Engine;

@@ -2,7 +2,7 @@
 
 use super::Deployment;
 use crate::format::{NumberFormat, TensorClass, WeightFormat};
-use crate::hardware::MatmulPeak;
+use crate::hardware::{Device, MatmulPeak};
 use crate::model::{Architecture, AttentionPass, Layer, Linear, Mixer, Split, Tensor, TensorOrigin};
 use crate::units::{Bytes, FlopsPerSecond};
 
@@ -216,7 +216,7 @@ fn shard(deployment: &Deployment, linear: &Linear, bits_per_weight: f64) -> Shar
     let (device, weights) = (deployment.system().device(), deployment.weights());
     // A tensor that the format leaves in 16 bits is multiplied in 16 bits, whatever the rest is.
     let wanted = if bits_per_weight == 16.0 { NumberFormat::Bf16 } else { weights.compute_format() };
-    let MatmulPeak { format, peak, .. } = device.matmul_peak(wanted, wanted);
+    let MatmulPeak { format, peak, .. } = matmul_peak(device, wanted);
     ShardedLinear {
         linear: *linear,
         share: linear.split.share(u64::from(deployment.tensor_parallel())),
@@ -225,4 +225,12 @@ fn shard(deployment: &Deployment, linear: &Linear, bits_per_weight: f64) -> Shar
         format,
         peak,
     }
+}
+
+/// What a product in the wanted format gets: 4- and 6-bit floats that the device has no units for are widened to 16 bits, as the
+/// weight-only kernels of engines do, not to 8 bits.
+pub(crate) fn matmul_peak(device: &Device, wanted: NumberFormat) -> MatmulPeak {
+    let narrow = matches!(wanted, NumberFormat::Fp4 | NumberFormat::Fp6);
+    let format = if narrow && device.peak(wanted).is_none() { NumberFormat::Bf16 } else { wanted };
+    device.matmul_peak(format, format)
 }

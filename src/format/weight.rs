@@ -31,6 +31,8 @@ pub enum WeightFormat {
     Fp8,
     /// Matrices of the layers in 8-bit floats, one 32-bit scale per 128x128 block (DeepSeek-V3).
     Fp8Block,
+    /// As `Fp8Block`, but routed experts in 4-bit floats with an 8-bit exponent per 32 weights (DeepSeek-V4).
+    Fp8BlockMxfp4Experts,
     /// Matrices of the layers in 8-bit integers, one 32-bit scale per output channel; activations too (W8A8).
     Int8,
     /// Matrices of the layers in 8-bit floats, an 8-bit exponent per 32 weights (OCP microscaling).
@@ -162,7 +164,8 @@ impl WeightFormat {
         let per_channel = 1.0 / place.in_features.max(1) as f64;
         match *self {
             Self::Fp8 | Self::Int8 => 8.0 + SCALE_32 * per_channel,
-            Self::Fp8Block => 8.0 + SCALE_32 * per_group(128) / 128.0,
+            Self::Fp8BlockMxfp4Experts if place.class.is_expert() => 4.0 + SCALE_8 * per_group(32),
+            Self::Fp8Block | Self::Fp8BlockMxfp4Experts => 8.0 + SCALE_32 * per_group(128) / 128.0,
             Self::Mxfp8 => 8.0 + SCALE_8 * per_group(32),
             Self::Mxfp6 => 6.0 + SCALE_8 * per_group(32),
             Self::Mxfp4 => 4.0 + SCALE_8 * per_group(32),
@@ -187,7 +190,7 @@ impl WeightFormat {
         match self {
             Self::Fp32 | Self::Gguf(GgufFileType::F32) => NumberFormat::Fp32,
             Self::Bf16 | Self::Gguf(GgufFileType::BF16) => NumberFormat::Bf16,
-            Self::Fp8 | Self::Fp8Block | Self::Mxfp8 => NumberFormat::Fp8,
+            Self::Fp8 | Self::Fp8Block | Self::Fp8BlockMxfp4Experts | Self::Mxfp8 => NumberFormat::Fp8,
             Self::Int8 => NumberFormat::Int8,
             Self::Mxfp6 => NumberFormat::Fp6,
             Self::Mxfp4 | Self::Nvfp4 => NumberFormat::Fp4,

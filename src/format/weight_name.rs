@@ -48,6 +48,7 @@ const FIXED: &[(&str, WeightFormat)] = &[
     ("bf16", WeightFormat::Bf16),
     ("fp8", WeightFormat::Fp8),
     ("fp8-block", WeightFormat::Fp8Block),
+    ("fp8-block-mxfp4-experts", WeightFormat::Fp8BlockMxfp4Experts),
     ("int8", WeightFormat::Int8),
     ("mxfp8", WeightFormat::Mxfp8),
     ("mxfp6", WeightFormat::Mxfp6),

@@ -109,6 +109,13 @@ pub struct SparseSelection {
     pub indexer: Option<Indexer>,
 }
 
+impl SparseSelection {
+    /// The best `top_k` of all earlier tokens.
+    const fn reach(self) -> Reach {
+        Reach::Selected { ratio: 1, top: self.top_k }
+    }
+}
+
 /// A light attention that scores all earlier tokens with small heads and one cached key per token.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,7 +187,7 @@ impl Attention {
 
     /// Attention passes: the core, and the indexer where there is one.
     pub fn passes(&self, out: &mut Vec<AttentionPass>) {
-        let reach = self.sparse.map_or(self.reach, |sparse| Reach::Window(sparse.top_k));
+        let reach = self.sparse.map_or(self.reach, SparseSelection::reach);
         let per_entry = self.kv_heads * (self.head_dim + self.value_dim());
         let flops = 2.0 * (self.heads * (self.head_dim + self.value_dim())) as f64;
         out.push(AttentionPass {
@@ -240,7 +247,7 @@ impl LatentAttention {
         let expanded = self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim;
         out.push(AttentionPass {
             name: "latent attention",
-            reach: self.sparse.map_or(Reach::Full, |sparse| Reach::Window(sparse.top_k)),
+            reach: self.sparse.map_or(Reach::Full, SparseSelection::reach),
             heads: self.heads,
             kv_heads: 1,
             decode_flops_per_pair: 2.0 * (self.heads * (latent + self.kv_lora_rank)) as f64,
@@ -308,12 +315,12 @@ impl CompressedAttention {
         let ratio = self.compress_ratio;
         out.push(AttentionPass {
             name: "compressed attention",
-            reach: Reach::Compressed { ratio, top: self.sparse.map_or(0, |sparse| sparse.top_k) },
+            reach: Reach::Selected { ratio, top: self.sparse.map_or(0, |sparse| sparse.top_k) },
             elements_written_per_token: self.head_dim as f64 / ratio as f64,
             io_elements_per_token: 0,
             ..window
         });
-        push_indexer(self.sparse, Reach::Compressed { ratio, top: 0 }, out);
+        push_indexer(self.sparse, Reach::Selected { ratio, top: 0 }, out);
     }
 }
 
@@ -333,7 +340,7 @@ fn push_indexer(sparse: Option<SparseSelection>, reach: Reach, out: &mut Vec<Att
         prefill_flops_per_pair: flops,
         elements_per_entry: head_dim,
         elements_written_per_token: match reach {
-            Reach::Compressed { ratio, .. } => head_dim as f64 / ratio as f64,
+            Reach::Selected { ratio, .. } => head_dim as f64 / ratio as f64,
             _ => head_dim as f64,
         },
         io_elements_per_token: heads * head_dim,

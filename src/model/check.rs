@@ -202,7 +202,7 @@ fn check_attention(name: &str, attention: &Attention) -> Result<(), ModelError> 
     }
     let tokens = match reach {
         Reach::Full => 1,
-        Reach::Window(tokens) | Reach::Chunk(tokens) | Reach::Compressed { ratio: tokens, .. } => *tokens,
+        Reach::Window(tokens) | Reach::Chunk(tokens) | Reach::Selected { ratio: tokens, .. } => *tokens,
     };
     within("reach", tokens, CONTEXT_LIMIT, kind)?;
     check_sparse(kind, *sparse)
@@ -328,7 +328,7 @@ mod tests {
     }
 
     fn reach() -> impl Strategy<Value = Reach> {
-        let compressed = (number(), number()).prop_map(|(ratio, top)| Reach::Compressed { ratio, top });
+        let compressed = (number(), number()).prop_map(|(ratio, top)| Reach::Selected { ratio, top });
         prop_oneof![Just(Reach::Full), number().prop_map(Reach::Window), number().prop_map(Reach::Chunk), compressed]
     }
 

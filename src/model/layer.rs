@@ -1,8 +1,6 @@
 //! One transformer layer: a token mixer, a feed-forward, and small things beside them.
 
-use super::{
-    Attention, AttentionPass, CompressedAttention, FeedForward, LatentAttention, Linear, Reach, Recurrent, Split,
-};
+use super::{Attention, AttentionPass, CompressedAttention, FeedForward, LatentAttention, Linear, Recurrent, Split};
 use crate::format::TensorClass;
 use serde::{Deserialize, Serialize};
 
@@ -115,21 +113,14 @@ impl Layer {
         }
     }
 
-    /// The attention passes that write a cache of their own, each with how far back its entries are kept: windows and chunks
-    /// keep what they can still reach; a sparse selection reads few tokens but must keep all of them.
-    pub fn kept_passes(&self) -> impl Iterator<Item = (AttentionPass, Reach)> {
-        let selects = match &self.mixer {
-            Mixer::Attention(attention) => attention.sparse.is_some().then_some(attention.reach),
-            Mixer::LatentAttention(_) => Some(Reach::Full),
-            _ => None,
-        };
-        let own = |pass: &AttentionPass| pass.elements_written_per_token > 0.0;
-        self.attention_passes().into_iter().filter(own).map(move |pass| (pass, selects.unwrap_or(pass.reach)))
+    /// The attention passes that write a cache of their own; each keeps what its reach keeps.
+    pub fn kept_passes(&self) -> impl Iterator<Item = AttentionPass> {
+        self.attention_passes().into_iter().filter(|pass| pass.elements_written_per_token > 0.0)
     }
 
     /// Cache elements of a sequence of `context` tokens.
     pub fn kv_elements(&self, context: u64) -> f64 {
-        self.kept_passes().map(|(pass, reach)| reach.kept(context) * pass.elements_per_entry as f64).sum()
+        self.kept_passes().map(|pass| pass.reach.kept(context) * pass.elements_per_entry as f64).sum()
     }
 
     /// State elements per sequence of a recurrent layer, otherwise 0.

@@ -11,13 +11,14 @@ pub enum Reach {
     /// All of them: `n`.
     #[default]
     Full,
-    /// The last so many tokens (sliding window) or the best so many (sparse selection): `min(n, w)`.
+    /// The last so many tokens (sliding window): `min(n, w)`.
     Window(u64),
     /// Those of the same chunk: `(n - 1) mod w + 1`, as Llama 4's local layers.
     Chunk(u64),
-    /// One entry per `ratio` tokens, at most `top` of them (0 = no limit): `min(n / ratio, top)`, as DeepSeek-V4's compressed
-    /// cache. The entry under construction counts as its fraction, so the cost grows evenly.
-    Compressed {
+    /// The best `top` (0 = all) of entries that stand for `ratio` tokens each: `min(n / ratio, top)`. Sparse attention with an
+    /// indexer (DeepSeek-V3.2) has one entry per token, compressed caches (DeepSeek-V4) one for several; the entry under construction
+    /// counts as its fraction, so the cost grows evenly. Everything is kept, since any of it may be selected.
+    Selected {
         /// Tokens per entry.
         ratio: u64,
         /// Entries selected at most, 0 for all.
@@ -32,7 +33,7 @@ impl Reach {
     /// use llm_roofline::model::Reach;
     /// assert_eq!(Reach::Window(128).attended(1000), 128.0);
     /// assert_eq!(Reach::Chunk(8192).attended(8193), 1.0);
-    /// assert_eq!(Reach::Compressed { ratio: 4, top: 512 }.attended(1000), 250.0);
+    /// assert_eq!(Reach::Selected { ratio: 4, top: 512 }.attended(1000), 250.0);
     /// ```
     pub fn attended(self, n: u64) -> f64 {
         match self {
@@ -40,7 +41,7 @@ impl Reach {
             Self::Window(window) => n.min(window) as f64,
             Self::Chunk(_) if n == 0 => 0.0,
             Self::Chunk(chunk) => ((n - 1) % chunk + 1) as f64,
-            Self::Compressed { ratio, top } => n.min(saturation(ratio, top)) as f64 / ratio as f64,
+            Self::Selected { ratio, top } => n.min(saturation(ratio, top)) as f64 / ratio as f64,
         }
     }
 
@@ -66,7 +67,7 @@ impl Reach {
             Self::Full => triangle(to),
             Self::Window(window) => clipped(window),
             Self::Chunk(chunk) => (to / chunk) as f64 * triangle(chunk) + triangle(to % chunk),
-            Self::Compressed { ratio, top } => clipped(saturation(ratio, top).min(to)) / ratio as f64,
+            Self::Selected { ratio, top } => clipped(saturation(ratio, top).min(to)) / ratio as f64,
         }
     }
 
@@ -77,11 +78,11 @@ impl Reach {
             Self::Full => end as f64,
             Self::Window(window) => end.min(window.saturating_sub(1).saturating_add(new)) as f64,
             Self::Chunk(chunk) => end.min(cached % chunk + new) as f64,
-            // A single query reads its selection; many queries together select nearly everything.
-            Self::Compressed { ratio, top } if top > 0 => {
+            // A single query reads its selection; many queries together may select everything.
+            Self::Selected { ratio, top } if top > 0 => {
                 end.min(saturation(ratio, top).saturating_mul(new.max(1))) as f64 / ratio as f64
             }
-            Self::Compressed { ratio, .. } => end as f64 / ratio as f64,
+            Self::Selected { ratio, .. } => end as f64 / ratio as f64,
         }
     }
 
@@ -90,7 +91,7 @@ impl Reach {
         match self {
             Self::Full => context as f64,
             Self::Window(window) | Self::Chunk(window) => context.min(window) as f64,
-            Self::Compressed { ratio, .. } => context as f64 / ratio as f64,
+            Self::Selected { ratio, .. } => context as f64 / ratio as f64,
         }
     }
 
@@ -105,7 +106,7 @@ impl Reach {
                     0.0
                 }
             }
-            Self::Compressed { ratio, top } => {
+            Self::Selected { ratio, top } => {
                 if n < saturation(ratio, top) {
                     1.0 / ratio as f64
                 } else {
@@ -123,7 +124,7 @@ impl Reach {
             Self::Full => return None,
             Self::Window(window) => window,
             Self::Chunk(chunk) => return Some(if n == 0 { 0 } else { n.div_ceil(chunk) * chunk }),
-            Self::Compressed { ratio, top } => saturation(ratio, top),
+            Self::Selected { ratio, top } => saturation(ratio, top),
         };
         if n < limit && limit < u64::MAX { Some(limit) } else { None }
     }
@@ -186,7 +187,7 @@ mod tests {
             Just(Reach::Full),
             (1u64..300).prop_map(Reach::Window),
             (1u64..300).prop_map(Reach::Chunk),
-            (1u64..20, 0u64..40).prop_map(|(ratio, top)| Reach::Compressed { ratio, top }),
+            (1u64..20, 0u64..40).prop_map(|(ratio, top)| Reach::Selected { ratio, top }),
         ]
     }
 

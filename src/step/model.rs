@@ -4,7 +4,7 @@ use super::compile::{self, Terms};
 use super::cost::StepCost;
 use super::load::StepLoad;
 use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
-use crate::deployment::{Deployment, DeploymentError};
+use crate::deployment::{Deployment, DeploymentError, matmul_peak};
 use crate::hardware::SystemError;
 use crate::memory::{MemoryModel, MemoryPlan};
 use crate::model::{Model, ModelBody, Reaches};
@@ -180,8 +180,7 @@ impl StepModel {
 
     /// The arithmetic peak at which most of the model's matrices are multiplied, at the engine's efficiency 1.
     pub fn linear_peak(&self) -> FlopsPerSecond {
-        let weights = self.deployment.weights().compute_format();
-        self.deployment.system().device().matmul_peak(weights, weights).peak
+        matmul_peak(self.deployment.system().device(), self.deployment.weights().compute_format()).peak
     }
 
     /// Operations of the matrix products over all devices: `2 * parameters * tokens`, the output head for emitting positions only. The

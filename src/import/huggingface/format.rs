@@ -9,7 +9,7 @@ pub(super) fn native_format(config: &Config, outer: &Config) -> (Option<String>,
     let quantized = keys.iter().find_map(|key| config.value_around(key).or_else(|| outer.value(key))?.as_object());
     if let Some(quantization) = quantized {
         return match quantized_format(quantization) {
-            Some(name) => (Some(name.into()), expert_note(config)),
+            Some(name) => with_experts(config, name),
             None => {
                 let method = text(quantization, "quant_method").unwrap_or("unnamed");
                 (None, Some(format!("quantization method `{method}` is not known; the weight format is left open")))
@@ -28,9 +28,15 @@ pub(super) fn native_format(config: &Config, outer: &Config) -> (Option<String>,
 }
 
 /// DeepSeek-V4 stores its routed experts in fewer bits than the method says.
-fn expert_note(config: &Config) -> Option<String> {
-    let dtype = config.value("expert_dtype")?.as_str()?;
-    Some(format!("routed experts are stored in {dtype} (`expert_dtype`), which the weight format does not tell"))
+fn with_experts(config: &Config, method: &str) -> (Option<String>, Option<String>) {
+    match (method, config.value("expert_dtype").and_then(Value::as_str)) {
+        (_, None) => (Some(method.into()), None),
+        ("fp8-block", Some("fp4")) => (Some("fp8-block-mxfp4-experts".into()), None),
+        (_, Some(dtype)) => {
+            let note = "which the weight format does not tell";
+            (Some(method.into()), Some(format!("routed experts are stored in {dtype} (`expert_dtype`), {note}")))
+        }
+    }
 }
 
 fn quantized_format(quantization: &Map<String, Value>) -> Option<&'static str> {

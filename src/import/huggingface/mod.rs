@@ -263,15 +263,15 @@ fn model_name(outer: &Config, file: &str) -> String {
 /// The tokenizer, where vocabulary and family leave no doubt.
 fn tokenizer(family: &str, architecture: &Architecture) -> Option<&'static str> {
     match (family, architecture.vocab_size) {
-        ("llama" | "nemotron-nas" | "smollm3", 128_256) => Some("Llama 3 / 3.x (128256)"),
-        ("llama", 32_000 | 32_016) => Some("Llama 2 (32000)"),
-        ("gemma" | "gemma2", 256_000) => Some("Gemma 1/2 (256000)"),
-        ("gemma3" | "gemma3n", 262_144 | 262_208 | 262_400) => Some("Gemma 3 (262144)"),
-        ("qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl", 151_936 | 152_064) => Some("Qwen2.5 (151936)"),
-        ("qwen3" | "qwen3_moe" | "qwen3_next" | "qwen3_vl" | "qwen3_vl_moe", 151_936) => Some("Qwen3 (151936)"),
-        ("deepseek_v3" | "deepseek_v32", 129_280) => Some("DeepSeek V3/R1 (129280)"),
-        ("mistral", 131_072) => Some("Mistral Nemo Tekken (131072)"),
-        ("gpt_oss", 201_088) => Some("GPT-4o / gpt-oss o200k (200019)"),
+        ("llama" | "nemotron-nas" | "smollm3", 128_256) => Some("Llama 3"),
+        ("llama", 32_000 | 32_016) => Some("Llama 2"),
+        ("gemma" | "gemma2", 256_000) => Some("Gemma 2"),
+        ("gemma3" | "gemma3n", 262_144 | 262_208 | 262_400) => Some("Gemma 3"),
+        ("qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_5_vl", 151_936 | 152_064) => Some("Qwen2.5"),
+        ("qwen3" | "qwen3_moe" | "qwen3_next" | "qwen3_vl" | "qwen3_vl_moe", 151_936) => Some("Qwen3"),
+        ("deepseek_v3" | "deepseek_v32", 129_280) => Some("DeepSeek V3"),
+        ("mistral", 131_072) => Some("Tekken"),
+        ("gpt_oss", 201_088) => Some("o200k"),
         _ => None,
     }
 }

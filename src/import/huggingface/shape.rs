@@ -259,7 +259,7 @@ fn kind_name(layer: &Layer) -> String {
             Reach::Full => "full",
             Reach::Window(_) => "sliding",
             Reach::Chunk(_) => "chunked",
-            Reach::Compressed { .. } => "compressed",
+            Reach::Selected { .. } => "compressed",
         },
         Mixer::LatentAttention(_) => "latent",
         Mixer::CompressedAttention(attention) => match (attention.compress_ratio, attention.sparse) {
