@@ -73,7 +73,7 @@ impl StepModel {
     /// [`RequestError`] for zero tokens, a context beyond the model's, or too little memory: checked before any timing.
     pub fn request(&self, request: &Request) -> Result<RequestEstimate, RequestError> {
         let deployment = self.deployment();
-        request.check(deployment.context_limit())?;
+        request.check(deployment.context_limit(), self.prefill_steps(request))?;
         let memory = self.memory_plan(request.batch, request.context_tokens());
         let memory = memory.checked(deployment.tensor_parallel())?;
         let (batch, steps) = (request.batch as f64, request.output_tokens - 1);

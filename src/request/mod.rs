@@ -120,7 +120,7 @@ impl Request {
         self.prompt_tokens.saturating_add(self.output_tokens)
     }
 
-    fn check(&self, context_limit: Option<u64>) -> Result<(), RequestError> {
+    fn check(&self, context_limit: Option<u64>, prefill_steps: u64) -> Result<(), RequestError> {
         let counts =
             [("prompt tokens", self.prompt_tokens), ("output tokens", self.output_tokens), ("batch", self.batch)];
         for (what, value) in counts {
@@ -134,6 +134,13 @@ impl Request {
         if self.cached_prompt_tokens >= self.prompt_tokens {
             return Err(RequestError::TooManyCached { cached: self.cached_prompt_tokens, prompt: self.prompt_tokens });
         }
+        if prefill_steps > PREFILL_STEP_LIMIT {
+            return Err(RequestError::TooLarge {
+                what: "prefill steps",
+                value: prefill_steps,
+                limit: PREFILL_STEP_LIMIT,
+            });
+        }
         match context_limit {
             Some(limit) if self.context_tokens() > limit => {
                 Err(RequestError::ContextTooLong { tokens: self.context_tokens(), limit })
@@ -145,3 +152,5 @@ impl Request {
 
 /// Counts beyond this would not sum up exactly.
 const COUNT_LIMIT: u64 = 1 << 30;
+/// Prefill steps are priced one by one.
+const PREFILL_STEP_LIMIT: u64 = 1 << 20;

@@ -21,6 +21,14 @@ impl StepModel {
         self.prefill_in_chunks(request.batch, cached, new, budget)
     }
 
+    /// Steps that [`prefill`](Self::prefill) takes.
+    pub fn prefill_steps(&self, request: &Request) -> u64 {
+        let new = request.prompt_tokens.saturating_sub(request.cached_prompt_tokens);
+        let tokens = new.saturating_mul(request.batch);
+        let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
+        budget.map_or(1, |budget| tokens.div_ceil(budget.value.max(1)))
+    }
+
     fn prefill_in_chunks(&self, batch: u64, cached: u64, new: u64, budget: u64) -> StepCost {
         let mut cost = StepCost::default();
         let (mut waiting, mut done) = (batch, 0);

@@ -25,12 +25,13 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 use std::str::FromStr;
 
-/// Declares one quantity: its base unit, its named units and their text forms.
+/// Declares one quantity: its base unit, its named units and their text forms. A named unit is `times / per` base units: both are whole,
+/// so that one rounding is enough.
 macro_rules! quantity {
     (
         $(#[$meta:meta])*
         $name:ident, $what:literal, base $base_from:ident / $base_as:ident,
-        named { $($(#[$unit_meta:meta])* $from:ident / $as_:ident = $factor:expr;)* },
+        named { $($(#[$unit_meta:meta])* $from:ident / $as_:ident = $times:literal / $per:literal;)* },
         text { $($symbol:literal => $scale:expr),* $(,)? },
         show { $($shown:literal),* $(,)? }
     ) => {
@@ -59,12 +60,12 @@ macro_rules! quantity {
                 $(#[$unit_meta])*
                 #[doc = concat!("Makes ", $what, " from a number in the unit that the name says.")]
                 pub const fn $from(value: f64) -> Self {
-                    Self(value * $factor)
+                    Self(value * $times / $per)
                 }
 
                 /// The number in the unit that the name says.
                 pub const fn $as_(self) -> f64 {
-                    self.0 / $factor
+                    self.0 * $per / $times
                 }
             )*
 
@@ -210,13 +211,13 @@ quantity! {
     /// An amount of data. Decimal prefixes (`GB`) are powers of 1000, binary ones (`GiB`) powers of 1024.
     Bytes, "an amount of data", base from_bytes / as_bytes,
     named {
-        from_kb / as_kb = 1e3;
-        from_mb / as_mb = 1e6;
-        from_gb / as_gb = 1e9;
-        from_tb / as_tb = 1e12;
-        from_kib / as_kib = 1024.0;
-        from_mib / as_mib = 1_048_576.0;
-        from_gib / as_gib = 1_073_741_824.0;
+        from_kb / as_kb = 1e3 / 1.0;
+        from_mb / as_mb = 1e6 / 1.0;
+        from_gb / as_gb = 1e9 / 1.0;
+        from_tb / as_tb = 1e12 / 1.0;
+        from_kib / as_kib = 1024.0 / 1.0;
+        from_mib / as_mib = 1_048_576.0 / 1.0;
+        from_gib / as_gib = 1_073_741_824.0 / 1.0;
     },
     text {
         "B" => Decimal(0), "kB" => Decimal(3), "KB" => Decimal(3), "MB" => Decimal(6), "GB" => Decimal(9), "TB" => Decimal(12),
@@ -229,8 +230,8 @@ quantity! {
     /// A rate of data movement, always per direction for links.
     BytesPerSecond, "a bandwidth", base from_bytes_per_second / as_bytes_per_second,
     named {
-        from_gb_per_second / as_gb_per_second = 1e9;
-        from_tb_per_second / as_tb_per_second = 1e12;
+        from_gb_per_second / as_gb_per_second = 1e9 / 1.0;
+        from_tb_per_second / as_tb_per_second = 1e12 / 1.0;
     },
     text {
         "B/s" => Decimal(0), "kB/s" => Decimal(3), "MB/s" => Decimal(6), "GB/s" => Decimal(9), "TB/s" => Decimal(12),
@@ -243,8 +244,8 @@ quantity! {
     /// A number of floating-point (or integer) operations; a multiply-add counts as two.
     Flops, "a number of operations", base from_flops / as_flops,
     named {
-        from_gflops / as_gflops = 1e9;
-        from_tflops / as_tflops = 1e12;
+        from_gflops / as_gflops = 1e9 / 1.0;
+        from_tflops / as_tflops = 1e12 / 1.0;
     },
     text {
         "FLOP" => Decimal(0), "kFLOP" => Decimal(3), "MFLOP" => Decimal(6), "GFLOP" => Decimal(9), "TFLOP" => Decimal(12),
@@ -257,8 +258,8 @@ quantity! {
     /// A rate of arithmetic, dense (never with sparsity). Integer rates may be written `TOP/s`.
     FlopsPerSecond, "a rate of arithmetic", base from_flops_per_second / as_flops_per_second,
     named {
-        from_gflops_per_second / as_gflops_per_second = 1e9;
-        from_tflops_per_second / as_tflops_per_second = 1e12;
+        from_gflops_per_second / as_gflops_per_second = 1e9 / 1.0;
+        from_tflops_per_second / as_tflops_per_second = 1e12 / 1.0;
     },
     text {
         "FLOP/s" => Decimal(0), "GFLOP/s" => Decimal(9), "TFLOP/s" => Decimal(12), "PFLOP/s" => Decimal(15),
@@ -271,9 +272,9 @@ quantity! {
     /// A duration.
     Seconds, "a duration", base from_seconds / as_seconds,
     named {
-        from_millis / as_millis = 1e-3;
-        from_micros / as_micros = 1e-6;
-        from_nanos / as_nanos = 1e-9;
+        from_millis / as_millis = 1.0 / 1e3;
+        from_micros / as_micros = 1.0 / 1e6;
+        from_nanos / as_nanos = 1.0 / 1e9;
     },
     text {
         "s" => Decimal(0), "ms" => Decimal(-3), "us" => Decimal(-6), "µs" => Decimal(-6), "ns" => Decimal(-9),
@@ -285,7 +286,7 @@ quantity! {
 quantity! {
     /// Electrical power.
     Watts, "a power", base from_watts / as_watts,
-    named { from_kilowatts / as_kilowatts = 1e3; },
+    named { from_kilowatts / as_kilowatts = 1e3 / 1.0; },
     text { "W" => Decimal(0), "mW" => Decimal(-3), "kW" => Decimal(3), "MW" => Decimal(6) },
     show { "W", "kW", "MW" }
 }
@@ -293,7 +294,7 @@ quantity! {
 quantity! {
     /// An amount of energy.
     Joules, "an energy", base from_joules / as_joules,
-    named { from_watt_hours / as_watt_hours = 3600.0; },
+    named { from_watt_hours / as_watt_hours = 3600.0 / 1.0; },
     text { "J" => Decimal(0), "kJ" => Decimal(3), "MJ" => Decimal(6), "Wh" => Times(3600.0), "kWh" => Times(3_600_000.0) },
     show { "J", "kJ", "MJ" }
 }

@@ -11,6 +11,15 @@ fn text_is_read_to_the_nearest_float() {
 }
 
 #[test]
+fn whole_numbers_of_a_unit_are_the_same_as_their_text() {
+    for (micros, text) in [(5.0, "5 us"), (7.0, "7 us"), (250.0, "250 us")] {
+        assert_eq!(Seconds::from_micros(micros), text.parse().unwrap());
+    }
+    assert_eq!(Seconds::from_millis(35.0).as_millis(), 35.0);
+    assert_eq!(Bytes::from_gib(80.0), "80 GiB".parse().unwrap());
+}
+
+#[test]
 fn decimal_and_binary_prefixes_differ() {
     let (decimal, binary): (Bytes, Bytes) = ("80 GB".parse().unwrap(), "80 GiB".parse().unwrap());
     assert_eq!(decimal.as_bytes(), 80e9);
