@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::shape::{Defaults, QkNorm, Shape, Style, full, reaches};
 use crate::import::ImportError;
-use crate::model::Architecture;
+use crate::model::{Architecture, Reach};
 
 type Read = Result<Architecture, ImportError>;
 
@@ -16,6 +16,9 @@ fn tied(context: Option<u64>) -> Defaults {
 /// GPT-2 and GPT-3: learned positions, output head tied.
 pub(super) fn gpt2(config: &Config) -> Read {
     let shape = Shape::read(config, tied(None))?;
+    if config.flag("add_cross_attention", false)? {
+        return Err(config.unsupported("attention to an encoder (`add_cross_attention`)"));
+    }
     with_positions(config, &shape, &Style::GPT, shape.context)
 }
 
@@ -30,16 +33,18 @@ pub(super) fn gpt_bigcode(config: &Config) -> Read {
 /// OPT: GPT-2 with two more positions.
 pub(super) fn opt(config: &Config) -> Read {
     let shape = Shape::read(config, tied(None))?;
-    if config.count_or(&["word_embed_proj_dim"], shape.hidden)? != shape.hidden {
-        return Err(config.unsupported("an embedding narrower than the model (`word_embed_proj_dim`)"));
-    }
     let bias = config.flag("enable_bias", true)?;
-    let affine = config.flag("layer_norm_elementwise_affine", true)?;
-    // A norm without bias keeps its scale; one that is not affine has neither.
-    let vectors = if affine { 1 + u64::from(bias) } else { 0 };
-    let style =
-        Style { qkv_bias: bias, o_bias: bias, mlp_bias: bias, norms: 2 * vectors, final_norms: vectors, ..Style::GPT };
-    with_positions(config, &shape, &style, shape.context.saturating_add(2))
+    let vectors = if config.flag("layer_norm_elementwise_affine", true)? { 2 } else { 0 };
+    // Only models with the norm before each branch end with one.
+    let last = config.flag("do_layer_norm_before", true)? && !config.flag("_remove_final_layer_norm", false)?;
+    let final_norms = if last { vectors } else { 0 };
+    let style = Style { qkv_bias: bias, o_bias: bias, mlp_bias: bias, norms: 2 * vectors, final_norms, ..Style::GPT };
+    let architecture = with_positions(config, &shape, &style, shape.context.saturating_add(2))?;
+    let width = config.count_or(&["word_embed_proj_dim"], shape.hidden)?;
+    if width == shape.hidden {
+        return Ok(architecture);
+    }
+    Err(config.unsupported("an embedding narrower than the model (`word_embed_proj_dim`)"))
 }
 
 fn with_positions(config: &Config, shape: &Shape, style: &Style, positions: u64) -> Read {
@@ -71,14 +76,45 @@ pub(super) fn gptj(config: &Config) -> Read {
     Ok(style.decoder(&shape, &full(shape.layers), inner(config, &shape)?))
 }
 
+/// GPT-Neo: every other layer has a window; queries, keys and values without bias.
+pub(super) fn gpt_neo(config: &Config) -> Read {
+    let shape = Shape::read(config, tied(None))?;
+    let window = Reach::Window(config.count_or(&["window_size"], 256)?);
+    let reaches = match config.texts("attention_layers", shape.layers)? {
+        Some(kinds) => kinds.iter().map(|kind| if *kind == "local" { window } else { Reach::Full }).collect(),
+        None => (0..shape.layers).map(|layer| if layer % 2 == 1 { window } else { Reach::Full }).collect::<Vec<_>>(),
+    };
+    let style = Style { qkv_bias: false, ..Style::GPT };
+    let architecture = style.decoder(&shape, &reaches, inner(config, &shape)?);
+    let lookup = shape.context.checked_mul(shape.hidden);
+    let lookup_params = lookup.ok_or_else(|| config.unsupported("a position table of that size"))?;
+    Ok(Architecture { lookup_params, ..architecture })
+}
+
+/// Persimmon: squared ReLU without gate, layer norms with bias, also of queries and keys.
+pub(super) fn persimmon(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let qk_norm = if config.flag("qk_layernorm", true)? { QkNorm::PerHeadWithBias } else { QkNorm::None };
+    let style = Style { qk_norm, ..Style::GPT };
+    Ok(style.decoder(&shape, &full(shape.layers), inner(config, &shape)?))
+}
+
+/// StableLM: layer norms with bias around gated branches, one for both where they are parallel.
+pub(super) fn stablelm(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let norms = if config.flag("use_parallel_residual", false)? { 2 } else { 4 };
+    // Every head has a norm of its own.
+    let qk_norm = if config.flag("qk_layernorm", false)? { QkNorm::AllHeads } else { QkNorm::None };
+    let qkv_bias = config.flag("use_qkv_bias", false)?;
+    let style = Style { qkv_bias, norms, final_norms: 2, qk_norm, ..Style::LLAMA };
+    Ok(style.decoder(&shape, &full(shape.layers), config.count(INNER)?))
+}
+
 /// Phi-1 and Phi-2: one norm for the parallel branches, bias everywhere.
 pub(super) fn phi(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults::default())?;
-    let normed = config.flag("qk_layernorm", false)?;
-    if normed {
-        return Err(config.unsupported("norms of queries and keys in a Phi model (`qk_layernorm`)"));
-    }
-    let style = Style { norms: 2, head_bias: true, ..Style::GPT };
+    let qk_norm = if config.flag("qk_layernorm", false)? { QkNorm::PerHeadWithBias } else { QkNorm::None };
+    let style = Style { norms: 2, qk_norm, head_bias: true, ..Style::GPT };
     Ok(style.decoder(&shape, &full(shape.layers), inner(config, &shape)?))
 }
 

@@ -5,7 +5,7 @@
 use super::config::Config;
 use super::shape::{Defaults, QkNorm, Shape, Style, full, reaches};
 use crate::import::ImportError;
-use crate::model::{Architecture, Reach};
+use crate::model::{Architecture, Layer, Reach};
 
 type Read = Result<Architecture, ImportError>;
 
@@ -20,6 +20,99 @@ pub(super) fn llama(config: &Config) -> Read {
     let bias = config.flag("attention_bias", false)?;
     let style = Style { qkv_bias: bias, o_bias: bias, mlp_bias: config.flag("mlp_bias", false)?, ..Style::LLAMA };
     Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
+}
+
+/// MiniCPM: the shape of Llama, output head tied; sparse attention of later files is a choice of the engine.
+pub(super) fn minicpm(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults { context: Some(2048), ..TIED })?;
+    Ok(Style::LLAMA.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
+}
+
+/// Arcee (AFM): squared ReLU without gate.
+pub(super) fn arcee(config: &Config) -> Read {
+    let shape = Shape::read(config, UNTIED)?;
+    let bias = config.flag("attention_bias", false)?;
+    let mlp_bias = config.flag("mlp_bias", false)?;
+    let style = Style { qkv_bias: bias, o_bias: bias, mlp_bias, gated: false, ..Style::LLAMA };
+    Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
+}
+
+/// Apertus: norms of queries and keys, an activation with two learned and two fixed numbers per layer, no gate.
+pub(super) fn apertus(config: &Config) -> Read {
+    let shape = Shape::read(config, UNTIED)?;
+    let bias = config.flag("attention_bias", false)?;
+    let style = Style { qkv_bias: bias, o_bias: bias, qk_norm: QkNorm::PerHead, gated: false, ..Style::LLAMA };
+    let mut architecture = style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?);
+    let activation = if config.text("hidden_act")?.unwrap_or("xielu") == "xielu" { 4 } else { 0 };
+    for kind in &mut architecture.layer_kinds {
+        kind.layer.vector_params += activation;
+    }
+    Ok(architecture)
+}
+
+/// BitNet b1.58: one norm more inside each branch.
+pub(super) fn bitnet(config: &Config) -> Read {
+    let shape = Shape::read(config, TIED)?;
+    let bias = config.flag("attention_bias", false)?;
+    let style = Style { qkv_bias: bias, o_bias: bias, norms: 3, ..Style::LLAMA };
+    let intermediate = config.count(INTERMEDIATE)?;
+    let mut architecture = style.decoder(&shape, &full(shape.layers), intermediate);
+    for kind in &mut architecture.layer_kinds {
+        kind.layer.vector_params += intermediate;
+    }
+    Ok(architecture)
+}
+
+/// Helium: one flag for the bias of queries, keys and values.
+pub(super) fn helium(config: &Config) -> Read {
+    let shape = Shape::read(config, UNTIED)?;
+    let mlp_bias = config.flag("mlp_bias", false)?;
+    let style = Style { qkv_bias: config.flag("attention_bias", false)?, mlp_bias, ..Style::LLAMA };
+    Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
+}
+
+/// Code World Model: one full layer, then three with a window, and so on.
+pub(super) fn cwm(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults { head_dim: Some(128), ..UNTIED })?;
+    let style = Style { mlp_bias: config.flag("mlp_bias", false)?, ..Style::LLAMA };
+    let window = stated_or(config, "sliding_window", 8192)?;
+    let reaches = reaches(config, shape.layers, window, |layer| layer % 4 != 0)?;
+    Ok(style.decoder(&shape, &reaches, config.count(INTERMEDIATE)?))
+}
+
+/// InternLM3: flags for the bias of queries, keys and values, and of all other matrices.
+pub(super) fn internlm3(config: &Config) -> Read {
+    let shape = Shape::read(config, UNTIED)?;
+    let bias = config.flag("bias", false)?;
+    let style = Style { qkv_bias: config.flag("qkv_bias", false)?, o_bias: bias, mlp_bias: bias, ..Style::LLAMA };
+    Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
+}
+
+/// InternLM: one flag for the bias of the attention.
+pub(super) fn internlm(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults { context: Some(2048), ..UNTIED })?;
+    let bias = config.flag("bias", true)?;
+    let style = Style { qkv_bias: bias, o_bias: bias, ..Style::LLAMA };
+    Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
+}
+
+/// Qwen of 2023: bias on queries, keys and values; `intermediate_size` counts gate and up projection.
+pub(super) fn qwen(config: &Config) -> Read {
+    let shape = Shape::read(config, UNTIED)?;
+    let bias = !config.flag("no_bias", true)?;
+    let style = Style { qkv_bias: true, o_bias: bias, mlp_bias: bias, ..Style::LLAMA };
+    Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)? / 2))
+}
+
+/// MiMo: Qwen 2 with prediction modules.
+pub(super) fn mimo(config: &Config) -> Read {
+    let shape = Shape::read(config, UNTIED)?;
+    let style = Style { qkv_bias: config.flag("attention_bias", true)?, ..Style::LLAMA };
+    let intermediate = config.count(INTERMEDIATE)?;
+    let architecture = style.decoder(&shape, &qwen_reaches(config, shape.layers)?, intermediate);
+    let modules = config.count_or(&["num_nextn_predict_layers"], 0)?;
+    let layers: Vec<Layer> = architecture.iter_layers().take(1).cloned().collect();
+    Ok(Architecture { mtp: shape.mtp(config, modules, &layers, false)?, ..architecture })
 }
 
 /// Mistral: a window of 4,096 tokens unless the file states another or `null`.
@@ -117,16 +210,20 @@ pub(super) fn exaone4(config: &Config) -> Read {
     let shape = Shape::read(config, UNTIED)?;
     let style = Style { qk_norm: QkNorm::PerHead, ..Style::LLAMA };
     let window = stated_or(config, "sliding_window", 4096)?;
+    let reaches = exaone_reaches(config, shape.layers, window)?;
+    Ok(style.decoder(&shape, &reaches, config.count(INTERMEDIATE)?))
+}
+
+pub(super) fn exaone_reaches(config: &Config, layers: usize, window: Option<u64>) -> Result<Vec<Reach>, ImportError> {
     let key = "sliding_window_pattern";
-    let reaches = match config.value(key) {
+    match config.value(key) {
         Some(serde_json::Value::String(pattern)) if !pattern.is_empty() => {
             let letters: Vec<char> = pattern.chars().collect();
             let letter = |layer: usize| letters.get(layer % letters.len()) == Some(&'L');
-            reaches(config, shape.layers, window, |layer| layer + 1 != shape.layers && letter(layer))?
+            reaches(config, layers, window, |layer| layer + 1 != layers && letter(layer))
         }
-        _ => reaches(config, shape.layers, window, every_but_last_of(config.count_or(&[key], 4)?))?,
-    };
-    Ok(style.decoder(&shape, &reaches, config.count(INTERMEDIATE)?))
+        _ => reaches(config, layers, window, every_but_last_of(config.count_or(&[key], 4)?)),
+    }
 }
 
 /// Seed-OSS: bias on queries, keys and values by default.
@@ -149,6 +246,13 @@ pub(super) fn glm4(config: &Config) -> Read {
 /// GLM-4 of 2024 in transformers' own format.
 pub(super) fn glm_2024(config: &Config) -> Read {
     glm(config, 2)
+}
+
+/// GLM-4.1V: as GLM-4 of 2025, with bias on queries, keys and values whatever the file says.
+pub(super) fn glm4v(config: &Config) -> Read {
+    let shape = Shape::read(config, UNTIED)?;
+    let style = Style { qkv_bias: true, norms: 4, ..Style::LLAMA };
+    Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
 }
 
 fn glm(config: &Config, norms: u64) -> Read {

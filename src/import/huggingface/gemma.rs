@@ -44,6 +44,13 @@ pub(super) fn gemma3(config: &Config) -> Read {
     Ok(style(config, 4, QkNorm::PerHead)?.decoder(&shape, &reaches, config.count(&["intermediate_size"])?))
 }
 
+fn without_bias(config: &Config) -> Result<(), ImportError> {
+    if config.flag("attention_bias", false)? {
+        return Err(config.unsupported("attention with bias (`attention_bias`)"));
+    }
+    Ok(())
+}
+
 fn matrix(inputs: u64, outputs: u64) -> Linear {
     Linear::new(TensorClass::OtherMatrix, inputs, outputs, Split::Replicated)
 }
@@ -65,6 +72,7 @@ fn per_layer_projection(shape: &Shape, width: u64) -> Linear {
 pub(super) fn gemma3n(config: &Config) -> Read {
     let defaults = Defaults { heads: Some(8), kv_heads: Some(2), ..defaults(262_400, 32_768) };
     let shape = Shape::read(config, defaults)?;
+    without_bias(config)?;
     let hidden = shape.hidden;
     let window = stated_or(config, "sliding_window", 512)?;
     let reaches = reaches(config, shape.layers, window, every_but_last_of(5))?;
@@ -106,6 +114,7 @@ pub(super) fn gemma3n(config: &Config) -> Read {
 /// others per-layer embeddings and shared caches.
 pub(super) fn gemma4(config: &Config) -> Read {
     let shape = Shape::read(config, defaults(262_144, 131_072))?;
+    without_bias(config)?;
     let window = stated_or(config, "sliding_window", 512)?;
     let reaches = reaches(config, shape.layers, window, every_but_last_of(6))?;
     let per_layer = config.count_or(&["hidden_size_per_layer_input"], 0)?;

@@ -15,8 +15,10 @@ const UNBOUNDED_CONTEXT: u64 = 1 << 20;
 /// Qwen3-Next and Qwen3.5 mixtures.
 pub(super) fn qwen3_next(config: &Config) -> Read {
     let moe = FeedForward::Moe(qwen_experts(config)?);
-    if config.indices("mlp_only_layers")?.is_some_and(|layers| !layers.is_empty()) {
-        return Err(config.unsupported("dense layers in a hybrid mixture (`mlp_only_layers`)"));
+    let dense = config.indices("mlp_only_layers")?.is_some_and(|layers| !layers.is_empty());
+    if dense || config.count_or(&["decoder_sparse_step"], 1)? != 1 {
+        let keys = "`mlp_only_layers`, `decoder_sparse_step`";
+        return Err(config.unsupported(format!("a hybrid mixture with dense layers ({keys})")));
     }
     gated_delta_stack(config, &moe)
 }
@@ -84,6 +86,9 @@ fn mixers(
     let read = |kind: &str| match kind {
         kind if kind == attention => Ok(true),
         kind if kind == recurrent => Ok(false),
+        // One vocabulary for all families since transformers 5.
+        "full_attention" => Ok(true),
+        "linear_attention" => Ok(false),
         other => Err(config.invalid(key, &other.into(), &format!("{attention} or {recurrent}"))),
     };
     types.into_iter().map(read).collect()
@@ -237,8 +242,11 @@ fn jamba_mamba(config: &Config, shape: &Shape) -> Result<Layer, ImportError> {
     let automatic = config.value("mamba_dt_rank").is_none_or(|rank| rank.as_str() == Some("auto"));
     let dt_rank = if automatic { shape.hidden.div_ceil(16) } else { config.count(&["mamba_dt_rank"])? };
     let state_matrix = inner.checked_mul(state).ok_or_else(|| config.unsupported("a state of that size"))?;
-    // Convolution with bias, time-step bias, decay rates, skips, and norms of time step, input and output maps.
-    let small = inner.saturating_mul(3).saturating_add(dt_rank + 2 * state + 2 * shape.hidden);
+    // Time-step bias and skips, norms of time step, input and output maps and of the layer.
+    let small = inner.saturating_mul(2).saturating_add(dt_rank + 2 * state + 2 * shape.hidden);
+    let conv_bias = if config.flag("mamba_conv_bias", true)? { inner } else { 0 };
+    let bias = if config.flag("mamba_proj_bias", false)? { inner.saturating_mul(2) + shape.hidden } else { 0 };
+    let small = small.saturating_add(conv_bias).saturating_add(bias);
     let vectors = state_matrix.checked_add(kernel(config, inner, conv_kernel)?).and_then(|sum| sum.checked_add(small));
     Ok(Layer {
         mixer: Mixer::Recurrent(Recurrent::Mamba1 { inner, state, conv_kernel, dt_rank }),
@@ -322,12 +330,13 @@ pub(super) fn nemotron_h(config: &Config) -> Read {
 
 /// Newer files list the blocks by name.
 fn block_pattern(config: &Config) -> Result<String, ImportError> {
-    let key = "layers_block_type";
-    let blocks = config.value(key).and_then(serde_json::Value::as_array);
-    let blocks = blocks.ok_or_else(|| config.missing(&["hybrid_override_pattern", key], "the kind of every layer"))?;
+    let keys = ["layers_block_type", "layer_types"];
+    let found = keys.into_iter().find_map(|key| Some((key, config.value(key)?.as_array()?)));
+    let missing = || config.missing(&["hybrid_override_pattern", keys[0], keys[1]], "the kind of every layer");
+    let (key, blocks) = found.ok_or_else(missing)?;
     let letter = |block: &serde_json::Value| match block.as_str() {
-        Some("mamba") => Ok('M'),
-        Some("attention") => Ok('*'),
+        Some("mamba" | "linear_attention") => Ok('M'),
+        Some("attention" | "full_attention") => Ok('*'),
         Some("mlp") => Ok('-'),
         Some("moe") => Ok('E'),
         _ => Err(config.invalid(key, block, "mamba, attention, mlp or moe")),

@@ -33,6 +33,16 @@ pub(super) fn glm4_moe_lite(config: &Config) -> Read {
     experts_on_latent(config, &Family { router_bias: true, first_dense: 1, q_lora_rank: 768, mtp_copies: true })
 }
 
+/// MiniCPM3: latent attention in a dense model.
+pub(super) fn minicpm3(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults { head_dim: Some(1), tied: true, ..Defaults::default() })?;
+    let (attention, bias) = latent(config, shape.heads, Some(768))?;
+    let intermediate = config.count(&["intermediate_size"])?;
+    let mlp_bias = if config.flag("mlp_bias", false)? { 2 * intermediate + shape.hidden } else { 0 };
+    let layer = latent_layer(&shape, attention, bias + mlp_bias, FeedForward::Dense { intermediate, gated: true });
+    Ok(shape.build(vec![layer; shape.layers], shape.hidden))
+}
+
 struct Family {
     router_bias: bool,
     /// Dense first layers when the file does not say.
@@ -45,6 +55,9 @@ struct Family {
 
 fn experts_on_latent(config: &Config, family: &Family) -> Read {
     let shape = Shape::read(config, Defaults { head_dim: Some(1), ..Defaults::default() })?;
+    if config.flag("mlp_bias", false)? {
+        return Err(config.unsupported("experts with bias (`mlp_bias`)"));
+    }
     let moe = FeedForward::Moe(with_shared(config, config.count_or(&["n_shared_experts"], 0)?)?);
     let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
     let is_moe = moe_layers(config, shape.layers, family.first_dense)?;

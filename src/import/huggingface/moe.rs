@@ -1,10 +1,11 @@
 //! Mixtures of experts over standard attention.
 
 use super::config::Config;
-use super::dense::{every_but_last_of, qwen_reaches, stated_or};
+use super::dense::{every_but_last_of, exaone_reaches, qwen_reaches, stated_or};
 use super::shape::{Defaults, QkNorm, Shape, Style, full, reaches};
+use crate::format::TensorClass as Class;
 use crate::import::ImportError;
-use crate::model::{Architecture, Attention, FeedForward, Indexer, Layer, Moe, Reach, SparseSelection};
+use crate::model::{Architecture, Attention, FeedForward, Indexer, Layer, Linear, Moe, Reach, SparseSelection, Split};
 
 type Read = Result<Architecture, ImportError>;
 
@@ -288,6 +289,73 @@ impl DeepSeekLike {
     };
 }
 
+/// EXAONE-MoE and K-EXAONE: three of four layers have a window, norms of queries and keys.
+pub(super) fn exaone_moe(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let style = Style { qk_norm: QkNorm::PerHead, ..Style::LLAMA };
+    let moe = with_shared(config, config.count_or(SHARED, 1)?)?;
+    let window = stated_or(config, "sliding_window", 4096)?;
+    let reaches = exaone_reaches(config, shape.layers, window)?;
+    with_dense_first(config, &shape, &style, &reaches, moe, 1)
+}
+
+/// Trinity (AFMoE): three of four layers have a window; an output gate, norms around each branch, the first layers dense.
+pub(super) fn afmoe(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults { head_dim: Some(128), ..Defaults::default() })?;
+    let bias = config.flag("attention_bias", false)?;
+    let style = Style { qkv_bias: bias, o_bias: bias, qk_norm: QkNorm::PerHead, norms: 4, ..Style::LLAMA };
+    let moe = with_shared(config, config.count_or(SHARED, 2)?)?;
+    let window = stated_or(config, "sliding_window", 1024)?;
+    let every = config.count_or(&["global_attn_every_n_layers"], 4)?;
+    let reaches = reaches(config, shape.layers, window, every_but_last_of(every))?;
+    let first = config.count_or(&["num_dense_layers"], 1)?;
+    let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
+    let layers = reaches.iter().enumerate().map(|(index, reach)| {
+        let feed_forward = if index as u64 >= first { FeedForward::Moe(moe.clone()) } else { dense.clone() };
+        // The gate is a matrix of its own, without bias.
+        let layer = style.layer(shape.hidden, shape.attention(*reach), feed_forward);
+        let gate = Linear::new(Class::AttentionQ, shape.hidden, shape.heads * shape.head_dim, Split::Output);
+        with_router_bias(Layer { extra: vec![gate], ..layer }, true)
+    });
+    Ok(shape.build(layers.collect(), style.final_vectors(&shape)))
+}
+
+/// Hunyuan 3: norms of queries and keys, the first layer dense.
+pub(super) fn hy_v3(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults { head_dim: Some(128), ..Defaults::default() })?;
+    if config.flag("mlp_bias", false)? {
+        return Err(config.unsupported("experts with bias (`mlp_bias`)"));
+    }
+    let bias = config.flag("attention_bias", false)?;
+    let style = Style { qkv_bias: bias, o_bias: bias, qk_norm: QkNorm::PerHead, ..Style::LLAMA };
+    let moe = with_shared(config, config.count_or(SHARED, 1)?)?;
+    with_dense_first(config, &shape, &style, &full(shape.layers), moe, 1)
+}
+
+/// Solar Open: every layer a mixture with a shared expert.
+pub(super) fn solar_open(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults { head_dim: Some(128), ..Defaults::default() })?;
+    let style = Style { qkv_bias: config.flag("attention_bias", false)?, ..Style::LLAMA };
+    let moe = with_shared(config, config.count_or(SHARED, 1)?)?;
+    let feed_forwards = alternate(shape.layers, |_| true, moe, None);
+    Ok(decoder(&shape, &style, &full(shape.layers), feed_forwards, true))
+}
+
+/// Mixtures with a bias per expert behind a few dense layers.
+fn with_dense_first(
+    config: &Config,
+    shape: &Shape,
+    style: &Style,
+    reaches: &[Reach],
+    moe: Moe,
+    first_dense: u64,
+) -> Read {
+    let is_moe = moe_layers(config, shape.layers, first_dense)?;
+    let dense = config.count(&["intermediate_size"])?;
+    let feed_forwards = alternate(shape.layers, |layer| is_moe.get(layer) == Some(&true), moe, Some(dense));
+    Ok(decoder(shape, style, reaches, feed_forwards, true))
+}
+
 /// DeepSeekMoE 16B.
 pub(super) fn deepseek(config: &Config) -> Read {
     deepseek_like(config, &DeepSeekLike::PLAIN)
@@ -361,8 +429,10 @@ pub(super) fn moe_layers(config: &Config, layers: usize, first_dense: u64) -> Re
 /// ERNIE 4.5 mixtures.
 pub(super) fn ernie4_5_moe(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults { tied: true, ..Defaults::default() })?;
-    let bias = config.flag("use_bias", false)?;
-    let style = Style { qkv_bias: bias, o_bias: bias, mlp_bias: bias, ..Style::LLAMA };
+    if config.flag("use_bias", false)? {
+        return Err(config.unsupported("experts with bias (`use_bias`)"));
+    }
+    let style = Style::LLAMA;
     let moe = with_shared(config, config.count_or(SHARED, 0)?)?;
     let first = config.count_or(&["moe_layer_start_index"], 1)?;
     // -1 stands for the last layer.

@@ -133,6 +133,8 @@ pub(super) enum QkNorm {
     None,
     /// One weight vector of the head's dimension each for queries and keys.
     PerHead,
+    /// The same with a bias each.
+    PerHeadWithBias,
     /// Weight vectors over all heads together.
     AllHeads,
 }
@@ -186,9 +188,11 @@ impl Style {
         let qk_norm = match self.qk_norm {
             QkNorm::None => 0,
             QkNorm::PerHead => 2 * attention.head_dim,
+            QkNorm::PerHeadWithBias => 4 * attention.head_dim,
             QkNorm::AllHeads => q + k,
         };
-        let bias = if self.qkv_bias { q + k + v } else { 0 } + if self.o_bias { hidden } else { 0 };
+        let gate = if attention.output_gate { q } else { 0 };
+        let bias = if self.qkv_bias { q + gate + k + v } else { 0 } + if self.o_bias { hidden } else { 0 };
         self.norms * hidden + qk_norm + bias
     }
 
