@@ -248,6 +248,7 @@ fn check_recurrent(kind: Option<&str>, recurrent: &Recurrent) -> Result<(), Mode
         }
         Recurrent::KimiDelta { heads, head_dim, conv_kernel, .. } => ([heads, 1], [head_dim, 1, 1], conv_kernel),
         Recurrent::Lightning { heads, head_dim } => ([heads, 1], [head_dim, 1, 1], 0),
+        Recurrent::ShortConvolution { width, conv_kernel } => ([1, 1], [width, 1, 1], conv_kernel),
     };
     for count in heads {
         within("heads", count, COUNT_LIMIT, kind)?;
@@ -368,13 +369,14 @@ mod tests {
                 sparse,
             })
         });
-        let recurrent = (five(), 0..5).prop_map(|([a, b, c, d, e], which)| {
+        let recurrent = (five(), 0..6).prop_map(|([a, b, c, d, e], which)| {
             Mixer::Recurrent(match which {
                 0 => Recurrent::Mamba1 { inner: a, state: b, conv_kernel: c, dt_rank: d },
                 1 => Recurrent::Mamba2 { heads: a, head_dim: b, groups: c, state: d, conv_kernel: e },
                 2 => {
                     Recurrent::GatedDeltaNet { key_heads: a, value_heads: b, key_dim: c, value_dim: d, conv_kernel: e }
                 }
+                4 => Recurrent::ShortConvolution { width: a, conv_kernel: b },
                 3 => Recurrent::KimiDelta { heads: a, head_dim: b, conv_kernel: c, full_rank_gate: d > 1 },
                 _ => Recurrent::Lightning { heads: a, head_dim: b },
             })

@@ -69,6 +69,13 @@ pub enum Recurrent {
         /// Dimension of a head.
         head_dim: u64,
     },
+    /// Gated short convolution (LFM2, arXiv 2511.23404): the last inputs of the convolution are all that is remembered.
+    ShortConvolution {
+        /// Channels.
+        width: u64,
+        /// Convolution kernel.
+        conv_kernel: u64,
+    },
 }
 
 impl Recurrent {
@@ -114,6 +121,10 @@ impl Recurrent {
                 push(RecurrentIn, h, inner, Split::Output);
                 push(RecurrentOut, inner, h, Split::Input);
             }
+            Self::ShortConvolution { width, .. } => {
+                push(RecurrentIn, h, 3 * width, Split::Output);
+                push(RecurrentOut, width, h, Split::Input);
+            }
         }
     }
 
@@ -137,6 +148,7 @@ impl Recurrent {
                 heads * head_dim * head_dim + conv_kernel.saturating_sub(1) * 3 * heads * head_dim
             }
             Self::Lightning { heads, head_dim } => heads * head_dim * head_dim,
+            Self::ShortConvolution { width, conv_kernel } => conv_kernel.saturating_sub(1) * width,
         }
     }
 
@@ -151,6 +163,8 @@ impl Recurrent {
             Self::GatedDeltaNet { value_heads, key_dim, value_dim, .. } => 8 * value_heads * key_dim * value_dim,
             Self::KimiDelta { heads, head_dim, .. } => 8 * heads * head_dim * head_dim,
             Self::Lightning { heads, head_dim } => 6 * heads * head_dim * head_dim,
+            // The convolution, and a gate before and after it.
+            Self::ShortConvolution { width, conv_kernel } => 2 * (conv_kernel + 1) * width,
         }
     }
 
@@ -164,6 +178,7 @@ impl Recurrent {
             }
             Self::KimiDelta { heads, head_dim, .. } => 5 * heads * head_dim,
             Self::Lightning { heads, head_dim } => 4 * heads * head_dim,
+            Self::ShortConvolution { width, .. } => 4 * width,
         }
     }
 
@@ -171,6 +186,7 @@ impl Recurrent {
     pub const fn heads(&self) -> u64 {
         match *self {
             Self::Mamba1 { inner, .. } => inner,
+            Self::ShortConvolution { width, .. } => width,
             Self::GatedDeltaNet { value_heads, .. } => value_heads,
             Self::Mamba2 { heads, .. } | Self::KimiDelta { heads, .. } | Self::Lightning { heads, .. } => heads,
         }

@@ -255,6 +255,8 @@ fn mixer_class(kind: MixerKind, name: &str) -> Option<Class> {
         (K::KimiDelta, "ssm_f_a" | "ssm_f_b" | "ssm_g_a" | "ssm_g_b" | "ssm_beta") => Class::RecurrentSmall,
         (K::Mamba1 | K::Mamba2 | K::DeltaNet, "ssm_out") => Class::RecurrentOut,
         (K::KimiDelta, "attn_output") => Class::RecurrentOut,
+        (K::ShortConvolution, "shortconv.in_proj") => Class::RecurrentIn,
+        (K::ShortConvolution, "shortconv.out_proj") => Class::RecurrentOut,
         _ => return None,
     })
 }
@@ -283,13 +285,10 @@ fn feed_forward_class(name: &str, experts: bool) -> Option<Class> {
     })
 }
 
-/// Matrices beside mixer and feed-forward: gates, per-layer inputs and low-rank residuals of Gemma 3n and 4, and the
-/// projections of LFM2's short convolution.
+/// Matrices beside mixer and feed-forward: gates, per-layer inputs and low-rank residuals of Gemma 3n and 4.
 fn extra(kind: MixerKind, name: &str) -> Option<(Class, Split)> {
     match (kind, name) {
         (MixerKind::Attention, "attn_gate") => Some((Class::OtherMatrix, Split::Output)),
-        (MixerKind::ShortConvolution, "shortconv.in_proj") => Some((Class::RecurrentIn, Split::Output)),
-        (MixerKind::ShortConvolution, "shortconv.out_proj") => Some((Class::RecurrentOut, Split::Input)),
         (_, "inp_gate" | "proj" | "altup_router" | "laurel_l" | "laurel_r") => {
             Some((Class::OtherMatrix, Split::Replicated))
         }

@@ -66,7 +66,7 @@ pub(super) fn build(
     hidden_size: u64,
 ) -> Result<Mixer, ImportError> {
     Ok(match kind {
-        MixerKind::None | MixerKind::ShortConvolution => Mixer::None,
+        MixerKind::None => Mixer::None,
         MixerKind::Linear => {
             let [inputs, outputs, _] = view.expect("attn_output")?;
             view.require("the input of `attn_output`", inputs, hidden_size)?;
@@ -79,6 +79,7 @@ pub(super) fn build(
         MixerKind::Mamba2 => Mixer::Recurrent(mamba2(view, keys)?),
         MixerKind::DeltaNet => Mixer::Recurrent(delta_net(view, keys)?),
         MixerKind::KimiDelta => Mixer::Recurrent(kimi_delta(view, attention)?),
+        MixerKind::ShortConvolution => Mixer::Recurrent(short_convolution(view, hidden_size)?),
     })
 }
 
@@ -228,4 +229,14 @@ fn kimi_delta(view: &View<'_>, attention: &AttentionKeys) -> Result<Recurrent, I
     view.require("the output of `attn_q`", inner, heads * head_dim)?;
     view.require("the number of heads", attention.heads.unwrap_or(heads), heads)?;
     Ok(Recurrent::KimiDelta { heads, head_dim, conv_kernel, full_rank_gate: false })
+}
+
+fn short_convolution(view: &View<'_>, hidden_size: u64) -> Result<Recurrent, ImportError> {
+    let [width, outputs, _] = view.expect("shortconv.out_proj")?;
+    let [conv_kernel, channels, _] = view.expect("shortconv.conv")?;
+    let [_, in_width, _] = view.expect("shortconv.in_proj")?;
+    view.require("the output of `shortconv.out_proj`", outputs, hidden_size)?;
+    view.require("the channels of `shortconv.conv`", channels, width)?;
+    view.require("the output of `shortconv.in_proj`", in_width, 3 * width)?;
+    Ok(Recurrent::ShortConvolution { width, conv_kernel })
 }

@@ -274,14 +274,10 @@ impl Header {
             file.trim_end_matches(".gguf").to_string()
         };
         let name = self.get("general.name").and_then(Value::as_str).map_or_else(stem, str::to_string);
-        let has_convolution = self.tensors.iter().any(|tensor| tensor.name.contains(".shortconv."));
         let mut model = Model::from_architecture(name, architecture, shape);
         model.native_format = self.file_type().map(|file_type| file_type.name().to_string());
         model.sources.push(format!("GGUF header of {}", self.file));
         model.notes.extend(windows.note.clone());
-        if has_convolution {
-            model.notes.push("the state of short convolutions (a few tokens per sequence) is not counted".into());
-        }
         if !ARCHITECTURES.contains(&architecture) {
             model
                 .notes

@@ -10,7 +10,7 @@ use crate::model::{Architecture, Attention, FeedForward, LatentAttention, Layer,
 type Read = Result<Architecture, ImportError>;
 
 /// Pure state-space models have no longest context; their files name none.
-const UNBOUNDED_CONTEXT: u64 = 1 << 20;
+pub(super) const UNBOUNDED_CONTEXT: u64 = 1 << 20;
 
 /// Qwen3-Next and Qwen3.5 mixtures.
 pub(super) fn qwen3_next(config: &Config) -> Read {
@@ -56,7 +56,7 @@ fn gated_delta_stack(config: &Config, feed_forward: &FeedForward) -> Read {
 }
 
 /// The delta net and its convolution, decay rates, time-step biases and output norm.
-fn gated_delta(config: &Config) -> Result<(Recurrent, u64), ImportError> {
+pub(super) fn gated_delta(config: &Config) -> Result<(Recurrent, u64), ImportError> {
     let (key_heads, value_heads) =
         (config.count(&["linear_num_key_heads"])?, config.count(&["linear_num_value_heads"])?);
     let (key_dim, value_dim) = (config.count(&["linear_key_head_dim"])?, config.count(&["linear_value_head_dim"])?);
@@ -67,12 +67,12 @@ fn gated_delta(config: &Config) -> Result<(Recurrent, u64), ImportError> {
 }
 
 /// Weights of a depthwise convolution.
-fn kernel(config: &Config, channels: u64, width: u64) -> Result<u64, ImportError> {
+pub(super) fn kernel(config: &Config, channels: u64, width: u64) -> Result<u64, ImportError> {
     channels.checked_mul(width).ok_or_else(|| config.unsupported("a convolution of that size"))
 }
 
 /// Which layers are attention: from a list of texts, or by the family's pattern.
-fn mixers(
+pub(super) fn mixers(
     config: &Config,
     key: &str,
     shape: &Shape,
@@ -187,19 +187,19 @@ pub(super) fn mamba2(config: &Config) -> Read {
 }
 
 /// Sizes of a Mamba-2 layer as files state them.
-struct Mamba2 {
-    heads: u64,
-    head_dim: u64,
-    groups: u64,
-    state: u64,
-    conv_kernel: u64,
-    conv_bias: bool,
-    bias: bool,
+pub(super) struct Mamba2 {
+    pub heads: u64,
+    pub head_dim: u64,
+    pub groups: u64,
+    pub state: u64,
+    pub conv_kernel: u64,
+    pub conv_bias: bool,
+    pub bias: bool,
 }
 
 impl Mamba2 {
     /// A layer of norm and mixer; its vectors are the convolution, decay rates, skips, time-step biases and the gated norm.
-    fn layer(&self, config: &Config, shape: &Shape) -> Result<Layer, ImportError> {
+    pub fn layer(&self, config: &Config, shape: &Shape) -> Result<Layer, ImportError> {
         let Self { heads, head_dim, groups, state, conv_kernel, .. } = *self;
         let inner = heads * head_dim;
         let channels = (groups * state).checked_mul(2).map(|maps| inner + maps);
@@ -213,47 +213,6 @@ impl Mamba2 {
             vector_params: kernel(config, channels, conv_kernel)? + biases + 3 * heads + inner + shape.hidden,
         })
     }
-}
-
-/// Jamba: first-generation state-space layers, attention once per period, experts in every other layer.
-pub(super) fn jamba(config: &Config) -> Read {
-    let shape = Shape::read(config, Defaults { kv_heads: Some(8), ..Defaults::default() })?;
-    let width = config.count(&["intermediate_size"])?;
-    let moe = FeedForward::Moe(experts(config, width)?);
-    let dense = FeedForward::Dense { intermediate: width, gated: true };
-    let full = Style::LLAMA.layer(shape.hidden, shape.attention(Reach::Full), FeedForward::None);
-    let mamba = jamba_mamba(config, &shape)?;
-    let period = |name: &str, period: u64, offset: u64| -> Result<(u64, u64), ImportError> {
-        let every = config.count_or(&[&format!("{name}_layer_period")], period)?;
-        Ok((every, config.count_or(&[&format!("{name}_layer_offset")], offset)?))
-    };
-    let (attention, expert) = (period("attn", 8, 4)?, period("expert", 2, 1)?);
-    let hits = |(every, offset): (u64, u64), index: usize| (index as u64).checked_rem(every) == Some(offset);
-    let layers = (0..shape.layers).map(|index| {
-        let layer = if hits(attention, index) { full.clone() } else { mamba.clone() };
-        Layer { feed_forward: if hits(expert, index) { moe.clone() } else { dense.clone() }, ..layer }
-    });
-    Ok(shape.build(layers.collect(), shape.hidden))
-}
-
-fn jamba_mamba(config: &Config, shape: &Shape) -> Result<Layer, ImportError> {
-    let inner = config.count_or(&["mamba_expand"], 2)?.saturating_mul(shape.hidden);
-    let (state, conv_kernel) = (config.count_or(&["mamba_d_state"], 16)?, config.count_or(&["mamba_d_conv"], 4)?);
-    let automatic = config.value("mamba_dt_rank").is_none_or(|rank| rank.as_str() == Some("auto"));
-    let dt_rank = if automatic { shape.hidden.div_ceil(16) } else { config.count(&["mamba_dt_rank"])? };
-    let state_matrix = inner.checked_mul(state).ok_or_else(|| config.unsupported("a state of that size"))?;
-    // Time-step bias and skips, norms of time step, input and output maps and of the layer.
-    let small = inner.saturating_mul(2).saturating_add(dt_rank + 2 * state + 2 * shape.hidden);
-    let conv_bias = if config.flag("mamba_conv_bias", true)? { inner } else { 0 };
-    let bias = if config.flag("mamba_proj_bias", false)? { inner.saturating_mul(2) + shape.hidden } else { 0 };
-    let small = small.saturating_add(conv_bias).saturating_add(bias);
-    let vectors = state_matrix.checked_add(kernel(config, inner, conv_kernel)?).and_then(|sum| sum.checked_add(small));
-    Ok(Layer {
-        mixer: Mixer::Recurrent(Recurrent::Mamba1 { inner, state, conv_kernel, dt_rank }),
-        feed_forward: FeedForward::None,
-        extra: Vec::new(),
-        vector_params: vectors.ok_or_else(|| config.unsupported("a state of that size"))?,
-    })
 }
 
 /// Granite 4: Mamba-2 or attention, then a shared branch with or without experts beside it.
@@ -290,7 +249,7 @@ pub(super) fn granite_hybrid(config: &Config) -> Read {
 }
 
 /// `mamba_d_head`, or `auto`: the inner width divided by the heads.
-fn mamba_head_dim(config: &Config, shape: &Shape) -> Result<u64, ImportError> {
+pub(super) fn mamba_head_dim(config: &Config, shape: &Shape) -> Result<u64, ImportError> {
     let key = "mamba_d_head";
     if config.value(key).is_some_and(|value| value.as_str() != Some("auto")) {
         return config.count(&[key]);

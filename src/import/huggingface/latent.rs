@@ -28,6 +28,11 @@ pub(super) fn glm_moe_dsa(config: &Config) -> Read {
     experts_on_latent(config, &Family { router_bias: true, first_dense: 3, q_lora_rank: 2048, mtp_copies: false })
 }
 
+/// Mistral Small 4: every layer a mixture, no correction bias of the router.
+pub(super) fn mistral4(config: &Config) -> Read {
+    experts_on_latent(config, &Family { router_bias: false, first_dense: 0, q_lora_rank: 1024, mtp_copies: false })
+}
+
 /// GLM-4.7-Flash.
 pub(super) fn glm4_moe_lite(config: &Config) -> Read {
     experts_on_latent(config, &Family { router_bias: true, first_dense: 1, q_lora_rank: 768, mtp_copies: true })

@@ -15,6 +15,7 @@ mod irregular;
 mod latent;
 mod moe;
 mod shape;
+mod state_space;
 
 use crate::import::{ImportError, UnknownFamily};
 use crate::model::{Architecture, Model};
@@ -110,6 +111,7 @@ const FAMILIES: &[(&str, Reader)] = &[
     ("baichuan", dense::llama),
     ("bailing_moe", moe::bailing),
     ("bailing_moe_v2", moe::bailing),
+    ("bamba", state_space::bamba),
     ("bitnet", dense::bitnet),
     ("bloom", classic::bloom),
     ("chatglm", dense::chatglm),
@@ -130,6 +132,7 @@ const FAMILIES: &[(&str, Reader)] = &[
     ("exaone4", dense::exaone4),
     ("exaone_moe", moe::exaone_moe),
     ("falcon", classic::falcon),
+    ("falcon_mamba", state_space::mamba),
     ("gemma", gemma::gemma),
     ("gemma2", gemma::gemma2),
     ("gemma3", gemma::gemma3),
@@ -162,11 +165,14 @@ const FAMILIES: &[(&str, Reader)] = &[
     ("internlm", dense::internlm),
     ("internlm2", dense::internlm2),
     ("internlm3", dense::internlm3),
-    ("jamba", hybrid::jamba),
+    ("jamba", state_space::jamba),
     ("kimi_k2", latent::deepseek_v3),
     ("kimi_linear", hybrid::kimi_linear),
+    ("lfm2", state_space::lfm2),
+    ("lfm2_moe", state_space::lfm2_moe),
     ("llama", dense::llama),
     ("llama4", moe::llama4),
+    ("mamba", state_space::mamba),
     ("mamba2", hybrid::mamba2),
     ("mimo", dense::mimo),
     ("mimo_v2_flash", irregular::mimo_v2),
@@ -181,6 +187,7 @@ const FAMILIES: &[(&str, Reader)] = &[
     ("ministral3", dense::ministral3),
     ("mistral", dense::mistral),
     ("mistral3", dense::mistral),
+    ("mistral4", latent::mistral4),
     ("mixtral", moe::mixtral),
     ("mpt", classic::mpt),
     ("nemotron", classic::nemotron),
@@ -189,6 +196,7 @@ const FAMILIES: &[(&str, Reader)] = &[
     ("olmo", dense::olmo),
     ("olmo2", dense::olmo2),
     ("olmo3", dense::olmo3),
+    ("olmo_hybrid", state_space::olmo_hybrid),
     ("olmoe", moe::olmoe),
     ("opt", classic::opt),
     ("palm", classic::palm),
@@ -250,7 +258,10 @@ fn family_name(outer: &Config, config: &Config) -> Result<String, ImportError> {
     let name = match stated {
         Some(name) => name,
         // Files of the state-spaces repository have no model_type.
-        None if config.inner("ssm_cfg").is_some_and(|ssm| ssm.text("layer") == Ok(Some("Mamba2"))) => "mamba2",
+        None if config.inner("ssm_cfg").is_some() => {
+            let ssm = config.inner("ssm_cfg").and_then(|ssm| ssm.text("layer").ok().flatten());
+            if ssm == Some("Mamba2") { "mamba2" } else { "mamba" }
+        }
         None => return Err(outer.missing(&["model_type"], "the name of an architecture family, such as llama")),
     };
     let name = name.to_lowercase();

@@ -33,7 +33,7 @@ pub(super) struct Defaults {
 
 const HIDDEN: &[&str] = &["hidden_size", "n_embd", "n_embed", "d_model"];
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
-const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
+const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads", "num_heads"];
 const KV_HEADS: &[&str] =
     &["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num", "num_attention_groups"];
 const VOCAB: &[&str] = &["vocab_size", "padded_vocab_size"];
