@@ -69,6 +69,11 @@ impl<'a> Config<'a> {
         Some(value)
     }
 
+    /// Whether this is an object within another, such as the text part of a multimodal configuration.
+    pub const fn is_nested(&self) -> bool {
+        self.outer.is_some()
+    }
+
     /// Whether the key is written in the file, be it as `null`.
     pub fn states(&self, key: &str) -> bool {
         self.values.contains_key(key)

@@ -10,17 +10,32 @@ use crate::model::{Architecture, Layer, Reach};
 type Read = Result<Architecture, ImportError>;
 
 const INTERMEDIATE: &[&str] = &["intermediate_size", "ffn_hidden_size", "n_inner"];
-const UNTIED: Defaults =
-    Defaults { tied: false, heads: None, kv_heads: None, head_dim: None, layers: None, vocab: None, context: None };
+const UNTIED: Defaults = Defaults {
+    tied: false,
+    hidden: None,
+    heads: None,
+    kv_heads: None,
+    head_dim: None,
+    layers: None,
+    vocab: None,
+    context: None,
+};
 const TIED: Defaults = Defaults { tied: true, ..UNTIED };
 
 /// Llama and what is saved under its name: Yi, SmolLM2, DeepSeek-Coder, Baichuan, ...
 pub(super) fn llama(config: &Config) -> Read {
-    let shape = Shape::read(config, Defaults { context: Some(2048), ..UNTIED })?;
+    let defaults = if config.is_nested() { CLASS } else { UNTIED };
+    let shape = Shape::read(config, Defaults { context: Some(2048), ..defaults })?;
     let bias = config.flag("attention_bias", false)?;
     let style = Style { qkv_bias: bias, o_bias: bias, mlp_bias: config.flag("mlp_bias", false)?, ..Style::LLAMA };
-    Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
+    let intermediate =
+        if config.is_nested() { config.count_or(INTERMEDIATE, 11_008) } else { config.count(INTERMEDIATE) };
+    Ok(style.decoder(&shape, &full(shape.layers), intermediate?))
 }
+
+/// Files of multimodal models leave out of the text part what equals the defaults of its class.
+const CLASS: Defaults =
+    Defaults { hidden: Some(4096), heads: Some(32), layers: Some(32), vocab: Some(32_000), ..UNTIED };
 
 /// MiniCPM: the shape of Llama, output head tied; sparse attention of later files is a choice of the engine.
 pub(super) fn minicpm(config: &Config) -> Read {
@@ -117,10 +132,13 @@ pub(super) fn mimo(config: &Config) -> Read {
 
 /// Mistral: a window of 4,096 tokens unless the file states another or `null`.
 pub(super) fn mistral(config: &Config) -> Read {
-    let shape = Shape::read(config, UNTIED)?;
+    let nested = config.is_nested();
+    let defaults = if nested { Defaults { kv_heads: Some(8), context: Some(131_072), ..CLASS } } else { UNTIED };
+    let shape = Shape::read(config, defaults)?;
     let window = stated_or(config, "sliding_window", 4096)?;
     let reaches = reaches(config, shape.layers, window, |_| true)?;
-    Ok(Style::LLAMA.decoder(&shape, &reaches, config.count(INTERMEDIATE)?))
+    let intermediate = if nested { config.count_or(INTERMEDIATE, 14_336) } else { config.count(INTERMEDIATE) };
+    Ok(Style::LLAMA.decoder(&shape, &reaches, intermediate?))
 }
 
 /// Ministral 3: no window unless the file states one.

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::latent::{latent, latent_layer};
-use super::moe::{experts, moe_layers, qwen_experts, with_router_bias, with_shared};
+use super::moe::{SHARED, experts, moe_layers, qwen_experts, with_router_bias, with_shared};
 use super::shape::{Defaults, QkNorm, Shape, Style};
 use crate::import::ImportError;
 use crate::model::{Architecture, Attention, FeedForward, LatentAttention, Layer, Mixer, Moe, Reach, Recurrent};
@@ -98,22 +98,33 @@ pub(super) fn mixers(
 pub(super) fn kimi_linear(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults { head_dim: Some(1), ..Defaults::default() })?;
     let linear = config.inner("linear_attn_config");
-    let linear = linear.ok_or_else(|| config.missing(&["linear_attn_config"], "an object"))?;
     let (attention, bias) = latent(config, shape.heads, None)?;
     let attention = LatentAttention { output_gate: config.flag("mla_use_output_gate", false)?, ..attention };
-    let (delta, delta_vectors) = kimi_delta(&linear)?;
-    let moe = with_shared(config, config.count_or(&["num_shared_experts"], 0)?)?;
+    let (delta, delta_vectors) = kimi_delta(linear.as_ref().unwrap_or(config), linear.is_some())?;
+    let moe = with_shared(config, config.count_or(SHARED, 0)?)?;
     let latent_size = config.optional(&["routed_expert_hidden_size"])?.filter(|width| *width != shape.hidden);
     // The down-projection into the experts' width ends with a norm.
     let latent_norm = latent_size.unwrap_or(0);
     let moe = FeedForward::Moe(Moe { latent_size, ..moe });
     let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
-    // Layers are numbered from 1 here.
-    let full = linear.indices("full_attn_layers")?;
-    let full = full.ok_or_else(|| linear.missing(&["full_attn_layers"], "a list of layer numbers"))?;
-    let layers = moe_layers(config, shape.layers, 0)?.into_iter().enumerate().map(|(index, is_moe)| {
+    let is_full = match &linear {
+        Some(linear) => {
+            let full = linear.indices("full_attn_layers")?;
+            let full = full.ok_or_else(|| linear.missing(&["full_attn_layers"], "a list of layer numbers"))?;
+            // Layers are numbered from 1 here.
+            (1..=shape.layers as u64).map(|layer| full.contains(&layer)).collect()
+        }
+        None => {
+            let key = "layer_types";
+            if !config.states(key) {
+                return Err(config.missing(&["linear_attn_config", key], "which layers are attention"));
+            }
+            mixers(config, key, &shape, "full_attention", "linear_attention", |_| false)?
+        }
+    };
+    let layers = moe_layers(config, shape.layers, 0)?.into_iter().zip(is_full).map(|(is_moe, is_full)| {
         let feed_forward = if is_moe { moe.clone() } else { dense.clone() };
-        let mut layer = if full.contains(&(index as u64 + 1)) {
+        let mut layer = if is_full {
             latent_layer(&shape, attention.clone(), bias, feed_forward)
         } else {
             let vector_params = 2 * shape.hidden + delta_vectors;
@@ -125,9 +136,15 @@ pub(super) fn kimi_linear(config: &Config) -> Read {
     Ok(shape.build(layers.collect(), shape.hidden))
 }
 
-fn kimi_delta(config: &Config) -> Result<(Recurrent, u64), ImportError> {
-    let (heads, head_dim) = (config.count(&["num_heads"])?, config.count(&["head_dim"])?);
-    let conv_kernel = config.count_or(&["short_conv_kernel_size"], 4)?;
+/// Sizes in an object of their own, or since transformers 5 beside those of the model.
+fn kimi_delta(config: &Config, nested: bool) -> Result<(Recurrent, u64), ImportError> {
+    let [heads, head_dim, conv_kernel] = if nested {
+        ["num_heads", "head_dim", "short_conv_kernel_size"]
+    } else {
+        ["linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"]
+    };
+    let (heads, head_dim) = (config.count(&[heads])?, config.count(&[head_dim])?);
+    let conv_kernel = config.count_or(&[conv_kernel], 4)?;
     let full_rank_gate = config.flag("use_full_rank_gate", false)?;
     let inner = heads * head_dim;
     let vectors = kernel(config, 3 * inner, conv_kernel)? + inner + heads + head_dim;
@@ -268,6 +285,9 @@ pub(super) fn nemotron_h(config: &Config) -> Read {
     };
     let defaults = Defaults { layers: Some(pattern.chars().count()), ..Defaults::default() };
     let mut shape = Shape::read(config, defaults)?;
+    if config.flag("mlp_bias", false)? {
+        return Err(config.unsupported("feed-forwards with bias (`mlp_bias`)"));
+    }
     if pattern.chars().count() != shape.layers {
         let expected = format!("{} letters, one per layer", shape.layers);
         return Err(config.invalid("hybrid_override_pattern", &pattern.into(), &expected));
@@ -316,7 +336,7 @@ fn nemotron_layer(config: &Config, shape: &Shape, letter: char) -> Result<Layer,
                 state: config.count_or(&["ssm_state_size"], 128)?,
                 conv_kernel: config.count_or(&["conv_kernel"], 4)?,
                 conv_bias: config.flag("use_conv_bias", true)?,
-                bias: config.flag("mamba_proj_bias", bias)?,
+                bias,
             };
             ssm.layer(config, shape)
         }

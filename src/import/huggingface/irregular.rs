@@ -12,10 +12,21 @@ type Read = Result<Architecture, ImportError>;
 /// MiMo-V2-Flash: windowed and global layers with different heads, keys wider than values, sinks in some.
 pub(super) fn mimo_v2(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults::default())?;
-    let (windowed, global) = (mimo_attention(config, &shape, true)?, mimo_attention(config, &shape, false)?);
-    let pattern = config.counts("hybrid_layer_pattern", shape.layers)?;
-    let pattern =
-        pattern.ok_or_else(|| config.missing(&["hybrid_layer_pattern"], "a list with 1 for windowed layers"))?;
+    let stated = config.counts("hybrid_layer_pattern", shape.layers)?;
+    let renamed = stated.is_none();
+    let is_windowed: Vec<bool> = match (stated, config.states("layer_types")) {
+        (Some(pattern), _) => pattern.iter().map(|flag| *flag != 0).collect(),
+        (None, true) => {
+            let window = config.optional(&["sliding_window"])?;
+            let reaches = reaches(config, shape.layers, window, |_| false)?;
+            reaches.iter().map(|reach| *reach != Reach::Full).collect()
+        }
+        (None, false) => {
+            return Err(config.missing(&["hybrid_layer_pattern", "layer_types"], "which layers have a window"));
+        }
+    };
+    let windowed = mimo_attention(config, &shape, true, renamed)?;
+    let global = mimo_attention(config, &shape, false, renamed)?;
     let shared = config.count_or(&["n_shared_experts"], 0)?;
     let width = config.count(&["moe_intermediate_size"])?;
     let moe = experts(config, width)?;
@@ -24,8 +35,8 @@ pub(super) fn mimo_v2(config: &Config) -> Read {
     let bias = config.flag("attention_bias", false)?;
     let style = Style { qkv_bias: bias, ..Style::LLAMA };
     let is_moe = moe_layers(config, shape.layers, 0)?;
-    let layers = pattern.iter().zip(is_moe).map(|(is_windowed, is_moe)| {
-        let (attention, sinks) = if *is_windowed != 0 { &windowed } else { &global };
+    let layers = is_windowed.into_iter().zip(is_moe).map(|(is_windowed, is_moe)| {
+        let (attention, sinks) = if is_windowed { &windowed } else { &global };
         let feed_forward = if is_moe { moe.clone() } else { dense.clone() };
         let layer = style.layer(shape.hidden, attention.clone(), feed_forward);
         with_router_bias(Layer { vector_params: layer.vector_params + sinks, ..layer }, true)
@@ -33,8 +44,14 @@ pub(super) fn mimo_v2(config: &Config) -> Read {
     Ok(shape.build(layers.collect(), shape.hidden))
 }
 
-/// One kind of attention and its number of sinks.
-fn mimo_attention(config: &Config, shape: &Shape, windowed: bool) -> Result<(Attention, u64), ImportError> {
+/// One kind of attention and its number of sinks. Files of transformers 5 (`renamed`) leave out what its code fixes: windowed
+/// layers have twice the key-value heads, and sinks.
+fn mimo_attention(
+    config: &Config,
+    shape: &Shape,
+    windowed: bool,
+    renamed: bool,
+) -> Result<(Attention, u64), ImportError> {
     let global_values = config.count_or(&["v_head_dim"], shape.head_dim)?;
     if !windowed {
         let attention = Attention { v_head_dim: Some(global_values), ..shape.attention(Reach::Full) };
@@ -42,15 +59,16 @@ fn mimo_attention(config: &Config, shape: &Shape, windowed: bool) -> Result<(Att
         return Ok((attention, if sinks { shape.heads } else { 0 }));
     }
     let heads = config.count_or(&["swa_num_attention_heads"], shape.heads)?;
+    let kv_heads = if renamed { 2 * shape.kv_heads } else { shape.kv_heads };
     let attention = Attention {
         heads,
-        kv_heads: config.count_or(&["swa_num_key_value_heads"], shape.kv_heads)?,
+        kv_heads: config.count_or(&["swa_num_key_value_heads"], kv_heads)?,
         head_dim: config.count_or(&["swa_head_dim"], shape.head_dim)?,
         v_head_dim: Some(config.count_or(&["swa_v_head_dim"], global_values)?),
         reach: Reach::Window(config.count(&["sliding_window", "sliding_window_size"])?),
         ..shape.attention(Reach::Full)
     };
-    let sinks = config.flag("add_swa_attention_sink_bias", false)?;
+    let sinks = config.flag("add_swa_attention_sink_bias", renamed)?;
     Ok((attention, if sinks { heads } else { 0 }))
 }
 
@@ -150,4 +168,23 @@ fn nas_feed_forward(block: &Config, shape: &Shape) -> Result<FeedForward, Import
     // Two thirds of the multiple, rounded up to 256, as in Llama.
     let intermediate = ((2.0 * number * shape.hidden as f64 / 3.0) as u64).next_multiple_of(256);
     Ok(FeedForward::Dense { intermediate, gated: true })
+}
+
+/// The text decoder of Llama 3.2 Vision. Its layers of attention to the image keep nothing of the text: their projections are
+/// counted, their cache is not.
+pub(super) fn mllama(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
+    let own = Style::LLAMA.layer(shape.hidden, shape.attention(Reach::Full), dense.clone());
+    let mut projections = Vec::new();
+    shape.attention(Reach::Full).linears(shape.hidden, &mut projections);
+    // Norms of queries and keys, and a scalar gate after each branch.
+    let vector_params = 2 * shape.hidden + 2 * shape.head_dim + 2;
+    let to_image = Layer { mixer: Mixer::None, feed_forward: dense, extra: projections, vector_params };
+    let key = "cross_attention_layers";
+    let which = config.indices(key)?.ok_or_else(|| config.missing(&[key], "a list of layer numbers"))?;
+    let layer = |index| if which.contains(&index) { to_image.clone() } else { own.clone() };
+    let layers = (0..shape.layers as u64).map(layer).collect();
+    // Embeddings of eight special tokens have no row in the output head.
+    Ok(Architecture { lookup_params: 8 * shape.hidden, ..shape.build(layers, shape.hidden) })
 }

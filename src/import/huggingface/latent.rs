@@ -172,11 +172,17 @@ pub(super) fn deepseek_v4(config: &Config) -> Read {
         };
         with_router_bias(layer, router_bias)
     };
-    let ratios = config.counts("compress_ratios", shape.layers)?;
-    let ratios = ratios.ok_or_else(|| config.missing(&["compress_ratios"], "a list with one ratio per layer"))?;
+    let ratios = compress_ratios(config, shape.layers)?;
     // The first layers route by a hash of the token: a table of experts instead of a router bias.
-    let hashed = config.count_or(&["num_hash_layers"], 0)?.min(shape.layers as u64);
-    let layers = ratios.iter().enumerate().map(|(index, ratio)| layer(*ratio, index as u64 >= hashed)).collect();
+    let by_hash = match config.texts("mlp_layer_types", shape.layers)? {
+        Some(kinds) => kinds.iter().map(|kind| *kind == "hash_moe").collect(),
+        None => {
+            let first = config.count_or(&["num_hash_layers"], 0)?;
+            (0..shape.layers as u64).map(|layer| layer < first).collect::<Vec<_>>()
+        }
+    };
+    let hashed = by_hash.iter().filter(|by_hash| **by_hash).count() as u64;
+    let layers = ratios.iter().zip(&by_hash).map(|(ratio, by_hash)| layer(*ratio, !by_hash)).collect();
     let table = shape.vocab * config.count(&["num_experts_per_tok"])?;
     let lookup = hashed.checked_mul(table).ok_or_else(|| config.unsupported("a routing table of that size"))?;
     let modules = config.count_or(&["num_nextn_predict_layers"], 0)?;
@@ -189,6 +195,27 @@ pub(super) fn deepseek_v4(config: &Config) -> Read {
         mtp: shape.mtp(config, modules, &[predictor], false)?,
         ..shape.build(layers, Style::LLAMA.final_vectors(&shape) + streams + 1)
     })
+}
+
+/// A list of ratios, or since transformers 5 the kind of every layer and the ratio of every kind.
+fn compress_ratios(config: &Config, layers: usize) -> Result<Vec<u64>, ImportError> {
+    if let Some(ratios) = config.counts("compress_ratios", layers)? {
+        return Ok(ratios);
+    }
+    let key = "layer_types";
+    let missing = || config.missing(&["compress_ratios", key], "a list with one entry per layer");
+    let kinds = config.texts(key, layers)?.ok_or_else(missing)?;
+    let rates = config.inner("compress_rates");
+    let rate = |kind: &str, default: u64| rates.as_ref().map_or(Ok(default), |rates| rates.count_or(&[kind], default));
+    let light = rate("compressed_sparse_attention", 4)?;
+    let heavy = rate("heavily_compressed_attention", 128)?;
+    let ratio = |kind: &str| match kind {
+        "sliding_attention" => Ok(0),
+        "compressed_sparse_attention" => Ok(light),
+        "heavily_compressed_attention" => Ok(heavy),
+        other => Err(config.invalid(key, &other.into(), "a kind of windowed or compressed attention")),
+    };
+    kinds.into_iter().map(ratio).collect()
 }
 
 /// Norms, attention sinks, and the positions and norms of the compressors.

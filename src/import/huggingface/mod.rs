@@ -175,6 +175,7 @@ const FAMILIES: &[(&str, Reader)] = &[
     ("mamba", state_space::mamba),
     ("mamba2", hybrid::mamba2),
     ("mimo", dense::mimo),
+    ("mimo_v2", irregular::mimo_v2),
     ("mimo_v2_flash", irregular::mimo_v2),
     ("minicpm", dense::minicpm),
     ("minicpm3", latent::minicpm3),
@@ -189,6 +190,7 @@ const FAMILIES: &[(&str, Reader)] = &[
     ("mistral3", dense::mistral),
     ("mistral4", latent::mistral4),
     ("mixtral", moe::mixtral),
+    ("mllama", irregular::mllama),
     ("mpt", classic::mpt),
     ("nemotron", classic::nemotron),
     ("nemotron-nas", irregular::nemotron_nas),
@@ -252,7 +254,7 @@ fn text_config<'a>(outer: &Config<'a>) -> Option<Config<'a>> {
     ["text_config", "llm_config", "language_config"].into_iter().find_map(|key| around.inner(key))
 }
 
-/// The family: `model_type` of the text part, else of the whole, in lower case and without `_text`.
+/// The family: `model_type` of the text part, else of the whole, in lower case and without `_text` or `_text_model`.
 fn family_name(outer: &Config, config: &Config) -> Result<String, ImportError> {
     let stated = config.text("model_type")?.or(outer.text("model_type")?);
     let name = match stated {
@@ -265,7 +267,8 @@ fn family_name(outer: &Config, config: &Config) -> Result<String, ImportError> {
         None => return Err(outer.missing(&["model_type"], "the name of an architecture family, such as llama")),
     };
     let name = name.to_lowercase();
-    Ok(name.strip_suffix("_text").map_or(name.clone(), Into::into))
+    let text_part = name.strip_suffix("_text_model").or_else(|| name.strip_suffix("_text"));
+    Ok(text_part.map_or(name.clone(), Into::into))
 }
 
 fn unknown_family(config: &Config, model_type: &str) -> ImportError {

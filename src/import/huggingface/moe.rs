@@ -5,7 +5,9 @@ use super::dense::{every_but_last_of, exaone_reaches, qwen_reaches, stated_or};
 use super::shape::{Defaults, QkNorm, Shape, Style, full, reaches};
 use crate::format::TensorClass as Class;
 use crate::import::ImportError;
-use crate::model::{Architecture, Attention, FeedForward, Indexer, Layer, Linear, Moe, Reach, SparseSelection, Split};
+use crate::model::{
+    Architecture, Attention, FeedForward, Indexer, KvSource, Layer, Linear, Moe, Reach, SparseSelection, Split,
+};
 
 type Read = Result<Architecture, ImportError>;
 
@@ -20,7 +22,8 @@ pub(super) const CHOSEN: &[&str] = &[
     "moe_top_k",
 ];
 const EXPERT_WIDTH: &[&str] = &["moe_intermediate_size", "intermediate_size"];
-const SHARED: &[&str] = &["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
+pub(super) const SHARED: &[&str] =
+    &["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
 
 /// Gated experts of the given width without shared ones.
 pub(super) fn experts(config: &Config, intermediate: u64) -> Result<Moe, ImportError> {
@@ -456,18 +459,19 @@ pub(super) fn ernie4_5_moe(config: &Config) -> Read {
 /// Hunyuan mixtures: numbers of experts and widths may be given per layer.
 pub(super) fn hunyuan_moe(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults::default())?;
-    if config.flag("use_cla", false)? {
-        return Err(config.unsupported("sharing of caches between layers (`use_cla`)"));
-    }
     let bias = config.flag("attention_bias", false)?;
     let qk_norm = if config.flag("use_qk_norm", true)? { QkNorm::PerHead } else { QkNorm::None };
+    // Layers in between read the cache of the first of their group.
+    let group = if config.flag("use_cla", false)? { config.count_or(&["cla_share_factor"], 1)?.max(1) } else { 1 };
     let style = Style { qkv_bias: bias, o_bias: bias, qk_norm, ..Style::LLAMA };
     let required = |keys: &[&str]| {
         config.per_layer(keys, shape.layers)?.ok_or_else(|| config.missing(keys, "an integer, or one per layer"))
     };
     let (count, chosen, width) = (required(EXPERTS)?, required(CHOSEN)?, required(EXPERT_WIDTH)?);
     let shared = config.per_layer(SHARED, shape.layers)?.unwrap_or_else(|| vec![1; shape.layers]);
-    let layers = count.iter().zip(chosen).zip(width).zip(shared).map(|(((experts, chosen), width), shared)| {
+    let shares = (0..).map(|layer: u64| layer % group != 0);
+    let layers = count.iter().zip(chosen).zip(width).zip(shared).zip(shares);
+    let layers = layers.map(|((((experts, chosen), width), shared), shares)| {
         let moe = Moe {
             experts: *experts,
             experts_per_token: chosen,
@@ -478,7 +482,9 @@ pub(super) fn hunyuan_moe(config: &Config) -> Read {
             vector_params_per_expert: 0,
             shared_gate: false,
         };
-        style.layer(shape.hidden, shape.attention(Reach::Full), FeedForward::Moe(moe))
+        let kv = if shares { KvSource::Shared } else { KvSource::Own };
+        let attention = Attention { kv, ..shape.attention(Reach::Full) };
+        style.layer(shape.hidden, attention, FeedForward::Moe(moe))
     });
     Ok(shape.build(layers.collect(), style.final_vectors(&shape)))
 }

@@ -21,6 +21,7 @@ pub(super) struct Shape {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Defaults {
     pub tied: bool,
+    pub hidden: Option<u64>,
     pub heads: Option<u64>,
     /// Without it, a key-value head for every query head.
     pub kv_heads: Option<u64>,
@@ -49,11 +50,8 @@ const CONTEXT: &[&str] = &[
 
 impl Shape {
     pub fn read(config: &Config, defaults: Defaults) -> Result<Self, ImportError> {
-        let hidden = config.count(HIDDEN)?;
-        let heads = match defaults.heads {
-            Some(heads) => config.count_or(HEADS, heads)?,
-            None => config.count(HEADS)?,
-        };
+        let hidden = required(config, HIDDEN, defaults.hidden)?;
+        let heads = required(config, HEADS, defaults.heads)?;
         let derived = || hidden.checked_div(heads).filter(|dim| *dim > 0);
         let stated = config.optional(&["head_dim", "attention_head_dim", "kv_channels"])?;
         let head_dim = stated.or(defaults.head_dim).or_else(derived);
@@ -70,7 +68,7 @@ impl Shape {
         let vocab = config.optional(VOCAB)?.or(defaults.vocab);
         let context = config.context(CONTEXT)?.or(defaults.context);
         Ok(Self {
-            hidden: config.count(HIDDEN)?,
+            hidden: required(config, HIDDEN, defaults.hidden)?,
             layers: config.layers(LAYERS, defaults.layers)?,
             vocab: vocab.ok_or_else(|| config.missing(VOCAB, "the size of the vocabulary"))?,
             context: context.ok_or_else(|| config.missing(CONTEXT, "the longest context in tokens"))?,
@@ -124,6 +122,10 @@ impl Shape {
         let params_per_module = layers + 2 * self.hidden * self.hidden + 3 * self.hidden + copies;
         Ok(Some(MtpModules { modules, params_per_module }))
     }
+}
+
+fn required(config: &Config, keys: &[&str], default: Option<u64>) -> Result<u64, ImportError> {
+    default.map_or_else(|| config.count(keys), |default| config.count_or(keys, default))
 }
 
 /// How queries and keys are normalised.
@@ -182,13 +184,15 @@ impl Style {
 
     /// Vectors of the norms and of the attention.
     pub fn mixer_vectors(&self, hidden: u64, attention: &Attention) -> u64 {
+        // A layer that reads the cache of another has neither keys nor values.
+        let own = u64::from(attention.kv != KvSource::Shared);
         let q = attention.heads * attention.head_dim;
-        let k = attention.kv_heads * attention.head_dim;
-        let v = attention.kv_heads * attention.value_dim();
+        let k = own * attention.kv_heads * attention.head_dim;
+        let v = own * attention.kv_heads * attention.value_dim();
         let qk_norm = match self.qk_norm {
             QkNorm::None => 0,
-            QkNorm::PerHead => 2 * attention.head_dim,
-            QkNorm::PerHeadWithBias => 4 * attention.head_dim,
+            QkNorm::PerHead => (1 + own) * attention.head_dim,
+            QkNorm::PerHeadWithBias => 2 * (1 + own) * attention.head_dim,
             QkNorm::AllHeads => q + k,
         };
         let gate = if attention.output_gate { q } else { 0 };
