@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use crate::import::ImportError;
-use crate::model::{Architecture, Layer, Mixer};
+use crate::model::{Architecture, Attention, KvSource, Layer, Mixer};
 use serde_json::Value;
 
 /// Keys that count experts, which only mixtures have. (Widths are no evidence: some dense models state one.)
@@ -20,7 +20,6 @@ const EXPERT_KEYS: &[&str] = &[
     "n_shared_experts",
     "num_shared_experts",
     "shared_expert_intermediate_size",
-    "expert_layer_period",
 ];
 
 /// Keys that only recurrent, hybrid, latent or sparse attention has.
@@ -64,14 +63,18 @@ pub(super) fn contradictions(config: &Config, family: &str, read: &Architecture)
     if layers().all(|layer| layer.feed_forward.moe().is_none()) {
         contradiction("dense", present(config, EXPERT_KEYS))?;
     }
-    if layers().all(is_plain) {
+    if layers().all(is_plain) && !PLAIN_IF_STATED.contains(&family) {
         contradiction("plain attention", present(config, MIXER_KEYS))?;
     }
     Ok(())
 }
 
+/// Hybrid families whose files keep the sizes of recurrent layers when they list attention layers only.
+const PLAIN_IF_STATED: &[&str] = &["granitemoehybrid"];
+
 fn is_plain(layer: &Layer) -> bool {
-    matches!(&layer.mixer, Mixer::Attention(attention) if attention.sparse.is_none())
+    let plain = |attention: &Attention| attention.sparse.is_none() && attention.kv != KvSource::Shared;
+    matches!(&layer.mixer, Mixer::Attention(attention) if plain(attention))
 }
 
 /// The keys that are present with a value that means something: not `null`, `false`, 0, 1 or empty.

@@ -98,7 +98,7 @@ pub(super) fn mixers(
 pub(super) fn kimi_linear(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults { head_dim: Some(1), ..Defaults::default() })?;
     let linear = config.inner("linear_attn_config");
-    let (attention, bias) = latent(config, shape.heads, None)?;
+    let (attention, bias) = latent(config, shape.heads, None, None)?;
     let attention = LatentAttention { output_gate: config.flag("mla_use_output_gate", false)?, ..attention };
     let (delta, delta_vectors) = kimi_delta(linear.as_ref().unwrap_or(config), linear.is_some())?;
     let moe = with_shared(config, config.count_or(SHARED, 0)?)?;

@@ -41,7 +41,8 @@ pub(super) fn glm4_moe_lite(config: &Config) -> Read {
 /// MiniCPM3: latent attention in a dense model.
 pub(super) fn minicpm3(config: &Config) -> Read {
     let shape = Shape::read(config, Defaults { head_dim: Some(1), tied: true, ..Defaults::default() })?;
-    let (attention, bias) = latent(config, shape.heads, Some(768))?;
+    let value_dim = shape.hidden.checked_div(shape.heads);
+    let (attention, bias) = latent(config, shape.heads, Some(768), value_dim)?;
     let intermediate = config.count(&["intermediate_size"])?;
     let mlp_bias = if config.flag("mlp_bias", false)? { 2 * intermediate + shape.hidden } else { 0 };
     let layer = latent_layer(&shape, attention, bias + mlp_bias, FeedForward::Dense { intermediate, gated: true });
@@ -67,7 +68,7 @@ fn experts_on_latent(config: &Config, family: &Family) -> Read {
     let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
     let is_moe = moe_layers(config, shape.layers, family.first_dense)?;
     let sparse = indexer(config)?;
-    let attention = latent(config, shape.heads, Some(family.q_lora_rank))?;
+    let attention = latent(config, shape.heads, Some(family.q_lora_rank), None)?;
     let layer = |feed_forward: &FeedForward, shares_indexer: bool| {
         let sparse =
             sparse.map(|sparse| SparseSelection { indexer: sparse.indexer.filter(|_| !shares_indexer), ..sparse });
@@ -98,16 +99,21 @@ pub(super) fn latent(
     config: &Config,
     heads: u64,
     default_q_lora_rank: Option<u64>,
+    default_v_head_dim: Option<u64>,
 ) -> Result<(LatentAttention, u64), ImportError> {
     let key = "q_lora_rank";
     let q_lora_rank = if config.states(key) { config.optional(&[key])? } else { default_q_lora_rank };
+    let v_head_dim = match config.optional(&["v_head_dim"])? {
+        Some(width) => width,
+        None => default_v_head_dim.ok_or_else(|| config.missing(&["v_head_dim"], "a positive integer"))?,
+    };
     let attention = LatentAttention {
         heads,
         q_lora_rank,
         kv_lora_rank: config.count(&["kv_lora_rank"])?,
         qk_nope_head_dim: config.count(&["qk_nope_head_dim"])?,
         qk_rope_head_dim: config.count(&["qk_rope_head_dim"])?,
-        v_head_dim: config.count(&["v_head_dim"])?,
+        v_head_dim,
         output_gate: false,
         sparse: None,
     };
