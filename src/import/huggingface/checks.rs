@@ -24,10 +24,13 @@ const EXPERT_KEYS: &[&str] = &[
 
 /// Keys that only recurrent, hybrid, latent or sparse attention has.
 const MIXER_KEYS: &[&str] = &[
+    "attn_layer_indices",
     "attn_layer_period",
     "attn_type_list",
     "block_configs",
     "compress_ratios",
+    "conv_L_cache",
+    "cross_attention_layers",
     "full_attention_interval",
     "hybrid_override_pattern",
     "index_topk",
@@ -36,6 +39,7 @@ const MIXER_KEYS: &[&str] = &[
     "linear_attn_config",
     "linear_num_value_heads",
     "linear_num_key_heads",
+    "mamba_d_ssm",
     "mamba_d_state",
     "mamba_num_heads",
     "mamba_n_heads",
@@ -64,9 +68,19 @@ pub(super) fn contradictions(config: &Config, family: &str, read: &Architecture)
         contradiction("dense", present(config, EXPERT_KEYS))?;
     }
     if layers().all(is_plain) && !PLAIN_IF_STATED.contains(&family) {
-        contradiction("plain attention", present(config, MIXER_KEYS))?;
+        let mut keys = present(config, MIXER_KEYS);
+        keys.extend(other_layers(config));
+        contradiction("plain attention", keys)?;
     }
     Ok(())
+}
+
+/// `layer_types`, if it lists layers that are not attention.
+fn other_layers(config: &Config) -> Option<String> {
+    let other =
+        |kind: &Value| kind.as_str().is_some_and(|kind| !kind.ends_with("attention") || kind == "linear_attention");
+    let types = config.value("layer_types")?.as_array()?;
+    types.iter().any(other).then(|| "`layer_types`".into())
 }
 
 /// Hybrid families whose files keep the sizes of recurrent layers when they list attention layers only.
