@@ -88,7 +88,18 @@ fn everything(family: &str) -> Value {
                 }),
             );
         }
-        "mimo_v2_flash" => {
+        "minicpm3" => add(&mut config, latent),
+        "mllama" => add(&mut config, json!({ "cross_attention_layers": [1] })),
+        "olmo_hybrid" => add(
+            &mut config,
+            json!({
+                "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+                "linear_value_head_dim": 16
+            }),
+        ),
+        "bamba" => add(&mut config, json!({ "attn_layer_indices": [2], "mamba_n_heads": 4, "mamba_d_head": 32 })),
+        "lfm2" => add(&mut config, json!({ "full_attn_idxs": [2] })),
+        "mimo_v2" | "mimo_v2_flash" => {
             add(&mut config, experts);
             add(
                 &mut config,
@@ -109,7 +120,7 @@ fn everything(family: &str) -> Value {
                 }),
             );
         }
-        "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "kimi_k2" | "glm_moe_dsa" | "glm4_moe_lite" => {
+        "deepseek_v2" | "deepseek_v3" | "deepseek_v32" | "kimi_k2" | "glm_moe_dsa" | "glm4_moe_lite" | "mistral4" => {
             add(&mut config, latent);
             add(&mut config, experts);
             add(&mut config, json!({ "first_k_dense_replace": 1, "num_nextn_predict_layers": 1 }));
@@ -126,6 +137,7 @@ fn everything(family: &str) -> Value {
                 "gpt_oss",
                 "grok-1",
                 "hunyuan",
+                "hy_v3",
                 "jamba",
                 "llama4",
                 "minimax",
@@ -135,6 +147,7 @@ fn everything(family: &str) -> Value {
                 "mixtral",
                 "step3p5",
                 "step3p7",
+                "solar_open",
             ]
             .contains(&name) =>
         {

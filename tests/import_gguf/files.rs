@@ -129,3 +129,16 @@ fn headers_written_by_gguf_py_are_read() {
     assert_eq!(gemma.model.params_total(), 2_614_341_888);
     assert_eq!(shape(&gemma).kv_elements(8192), f64::from(2 * 4 * 256 * 13 * (4096 + 8192)));
 }
+
+/// Some tools write counts as 64-bit integers, others as floats.
+#[test]
+fn counts_of_any_numeric_type() {
+    for (kind, bytes) in [(10, 8192u64.to_le_bytes().to_vec()), (6, 8192f32.to_le_bytes().to_vec())] {
+        let header = Gguf::new("llama").raw("llama.context_length", kind, &bytes).header();
+        assert_eq!(header.get("llama.context_length").and_then(|value| value.as_count()), Some(8192));
+    }
+    for bytes in [0.5f32, -1.0, f32::NAN, f32::INFINITY] {
+        let header = Gguf::new("llama").raw("llama.context_length", 6, &bytes.to_le_bytes()).header();
+        assert_eq!(header.get("llama.context_length").and_then(|value| value.as_count()), None);
+    }
+}

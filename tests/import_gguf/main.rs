@@ -5,3 +5,4 @@ mod files;
 mod hostile;
 mod hybrids;
 mod models;
+mod pairs;

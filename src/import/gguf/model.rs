@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 const LAYER_LIMIT: u64 = 512;
 
 /// Architectures whose tensors and keys are known to be read right.
-const ARCHITECTURES: [&str; 76] = [
+const ARCHITECTURES: [&str; 79] = [
     "afmoe",
     "apertus",
     "arcee",
@@ -70,6 +70,7 @@ const ARCHITECTURES: [&str; 76] = [
     "llama4",
     "mamba",
     "mamba2",
+    "mimo2",
     "minicpm",
     "minicpm3",
     "minimax-m2",
@@ -94,6 +95,8 @@ const ARCHITECTURES: [&str; 76] = [
     "qwen3next",
     "seed_oss",
     "smollm3",
+    "stablelm",
+    "starcoder",
     "starcoder2",
 ];
 

@@ -122,9 +122,11 @@ impl ValueType {
 }
 
 impl Value {
-    /// The value as a count, if it is an integer that is not negative.
+    /// The value as a count, if it is a whole number that is not negative. (Some tools write counts as floats.)
     pub fn as_count(&self) -> Option<u64> {
+        const EXACT: f64 = (1u64 << 53) as f64;
         match *self {
+            Self::Float(value) if value.fract() == 0.0 && (0.0..=EXACT).contains(&value) => Some(value as u64),
             Self::Unsigned(value) => Some(value),
             Self::Signed(value) => u64::try_from(value).ok(),
             _ => None,

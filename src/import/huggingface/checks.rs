@@ -64,7 +64,7 @@ pub(super) fn contradictions(config: &Config, family: &str, read: &Architecture)
         true => Ok(()),
         false => Err(ImportError::Contradiction { file: config.file().into(), family: family.into(), read_as, keys }),
     };
-    if layers().all(|layer| layer.feed_forward.moe().is_none()) {
+    if layers().all(|layer| layer.feed_forward.moe().is_none()) && !DENSE_IF_STATED.contains(&family) {
         contradiction("dense", present(config, EXPERT_KEYS))?;
     }
     if layers().all(is_plain) && !PLAIN_IF_STATED.contains(&family) {
@@ -82,6 +82,9 @@ fn other_layers(config: &Config) -> Option<String> {
     let types = config.value("layer_types")?.as_array()?;
     types.iter().any(other).then(|| "`layer_types`".into())
 }
+
+/// Families whose files state the kind of every layer, and keep the sizes of experts when there are none.
+const DENSE_IF_STATED: &[&str] = &["nemotron_h"];
 
 /// Hybrid families whose files keep the sizes of recurrent layers when they list attention layers only.
 const PLAIN_IF_STATED: &[&str] = &["granitemoehybrid"];

@@ -67,7 +67,7 @@ pub(super) fn apertus(config: &Config) -> Read {
 
 /// BitNet b1.58: one norm more inside each branch.
 pub(super) fn bitnet(config: &Config) -> Read {
-    let shape = Shape::read(config, TIED)?;
+    let shape = Shape::read(config, UNTIED)?;
     let bias = config.flag("attention_bias", false)?;
     let style = Style { qkv_bias: bias, o_bias: bias, norms: 3, ..Style::LLAMA };
     let intermediate = config.count(INTERMEDIATE)?;
@@ -143,7 +143,7 @@ pub(super) fn mistral(config: &Config) -> Read {
 
 /// Ministral 3: no window unless the file states one.
 pub(super) fn ministral3(config: &Config) -> Read {
-    let shape = Shape::read(config, UNTIED)?;
+    let shape = Shape::read(config, Defaults { head_dim: Some(128), ..UNTIED })?;
     windowed(config, &shape, Style::LLAMA)
 }
 
@@ -275,7 +275,7 @@ pub(super) fn glm4v(config: &Config) -> Read {
 
 fn glm(config: &Config, norms: u64) -> Read {
     let shape = Shape::read(config, Defaults { head_dim: Some(128), ..UNTIED })?;
-    let style = Style { qkv_bias: config.flag("attention_bias", false)?, norms, ..Style::LLAMA };
+    let style = Style { qkv_bias: config.flag("attention_bias", true)?, norms, ..Style::LLAMA };
     Ok(style.decoder(&shape, &full(shape.layers), config.count(INTERMEDIATE)?))
 }
 

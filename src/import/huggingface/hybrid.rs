@@ -122,17 +122,19 @@ pub(super) fn kimi_linear(config: &Config) -> Read {
             mixers(config, key, &shape, "full_attention", "linear_attention", |_| false)?
         }
     };
-    let layers = moe_layers(config, shape.layers, 0)?.into_iter().zip(is_full).map(|(is_moe, is_full)| {
-        let feed_forward = if is_moe { moe.clone() } else { dense.clone() };
-        let mut layer = if is_full {
-            latent_layer(&shape, attention.clone(), bias, feed_forward)
-        } else {
-            let vector_params = 2 * shape.hidden + delta_vectors;
-            Layer { mixer: Mixer::Recurrent(delta.clone()), feed_forward, extra: Vec::new(), vector_params }
-        };
-        layer.vector_params += if is_moe { latent_norm } else { 0 };
-        with_router_bias(layer, true)
-    });
+    let layers = moe_layers(config, shape.layers, u64::from(linear.is_none()))?.into_iter().zip(is_full).map(
+        |(is_moe, is_full)| {
+            let feed_forward = if is_moe { moe.clone() } else { dense.clone() };
+            let mut layer = if is_full {
+                latent_layer(&shape, attention.clone(), bias, feed_forward)
+            } else {
+                let vector_params = 2 * shape.hidden + delta_vectors;
+                Layer { mixer: Mixer::Recurrent(delta.clone()), feed_forward, extra: Vec::new(), vector_params }
+            };
+            layer.vector_params += if is_moe { latent_norm } else { 0 };
+            with_router_bias(layer, true)
+        },
+    );
     Ok(shape.build(layers.collect(), shape.hidden))
 }
 

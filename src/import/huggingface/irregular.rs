@@ -1,11 +1,11 @@
-//! Attention stacks whose layers differ in more than their reach.
+//! Stacks whose layers differ in more than their reach.
 
 use super::config::Config;
-use super::moe::{experts, moe_layers, with_router_bias};
+use super::moe::{CHOSEN, EXPERT_WIDTH, EXPERTS, SHARED, experts, moe_layers, with_router_bias};
 use super::shape::{Defaults, QkNorm, Shape, Style, reaches};
 use crate::format::TensorClass;
 use crate::import::ImportError;
-use crate::model::{Architecture, Attention, FeedForward, Layer, Linear, Mixer, Moe, Reach, Split};
+use crate::model::{Architecture, Attention, FeedForward, KvSource, Layer, Linear, Mixer, Moe, Reach, Split};
 
 type Read = Result<Architecture, ImportError>;
 
@@ -34,7 +34,7 @@ pub(super) fn mimo_v2(config: &Config) -> Read {
     let dense = FeedForward::Dense { intermediate: config.count(&["intermediate_size"])?, gated: true };
     let bias = config.flag("attention_bias", false)?;
     let style = Style { qkv_bias: bias, ..Style::LLAMA };
-    let is_moe = moe_layers(config, shape.layers, 0)?;
+    let is_moe = moe_layers(config, shape.layers, u64::from(renamed))?;
     let layers = is_windowed.into_iter().zip(is_moe).map(|(is_windowed, is_moe)| {
         let (attention, sinks) = if is_windowed { &windowed } else { &global };
         let feed_forward = if is_moe { moe.clone() } else { dense.clone() };
@@ -187,4 +187,37 @@ pub(super) fn mllama(config: &Config) -> Read {
     let layers = (0..shape.layers as u64).map(layer).collect();
     // Embeddings of eight special tokens have no row in the output head.
     Ok(Architecture { lookup_params: 8 * shape.hidden, ..shape.build(layers, shape.hidden) })
+}
+
+/// Hunyuan mixtures: numbers of experts and widths may be given per layer.
+pub(super) fn hunyuan_moe(config: &Config) -> Read {
+    let shape = Shape::read(config, Defaults::default())?;
+    let bias = config.flag("attention_bias", false)?;
+    let qk_norm = if config.flag("use_qk_norm", true)? { QkNorm::PerHead } else { QkNorm::None };
+    // Layers in between read the cache of the first of their group.
+    let group = if config.flag("use_cla", false)? { config.count_or(&["cla_share_factor"], 1)?.max(1) } else { 1 };
+    let style = Style { qkv_bias: bias, o_bias: bias, qk_norm, ..Style::LLAMA };
+    let required = |keys: &[&str]| {
+        config.per_layer(keys, shape.layers)?.ok_or_else(|| config.missing(keys, "an integer, or one per layer"))
+    };
+    let (count, chosen, width) = (required(EXPERTS)?, required(CHOSEN)?, required(EXPERT_WIDTH)?);
+    let shared = config.per_layer(SHARED, shape.layers)?.unwrap_or_else(|| vec![1; shape.layers]);
+    let shares = (0..).map(|layer: u64| !layer.is_multiple_of(group));
+    let layers = count.iter().zip(chosen).zip(width).zip(shared).zip(shares);
+    let layers = layers.map(|((((experts, chosen), width), shared), shares)| {
+        let moe = Moe {
+            experts: *experts,
+            experts_per_token: chosen,
+            intermediate: width,
+            gated: true,
+            shared_intermediate: (shared > 0).then_some(shared * width),
+            latent_size: None,
+            vector_params_per_expert: 0,
+            shared_gate: false,
+        };
+        let kv = if shares { KvSource::Shared } else { KvSource::Own };
+        let attention = Attention { kv, ..shape.attention(Reach::Full) };
+        style.layer(shape.hidden, attention, FeedForward::Moe(moe))
+    });
+    Ok(shape.build(layers.collect(), style.final_vectors(&shape)))
 }

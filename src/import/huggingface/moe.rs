@@ -5,9 +5,7 @@ use super::dense::{every_but_last_of, exaone_reaches, qwen_reaches, stated_or};
 use super::shape::{Defaults, QkNorm, Shape, Style, full, reaches};
 use crate::format::TensorClass as Class;
 use crate::import::ImportError;
-use crate::model::{
-    Architecture, Attention, FeedForward, Indexer, KvSource, Layer, Linear, Moe, Reach, SparseSelection, Split,
-};
+use crate::model::{Architecture, Attention, FeedForward, Indexer, Layer, Linear, Moe, Reach, SparseSelection, Split};
 
 type Read = Result<Architecture, ImportError>;
 
@@ -21,7 +19,7 @@ pub(super) const CHOSEN: &[&str] = &[
     "moe_k",
     "moe_top_k",
 ];
-const EXPERT_WIDTH: &[&str] = &["moe_intermediate_size", "intermediate_size"];
+pub(super) const EXPERT_WIDTH: &[&str] = &["moe_intermediate_size", "intermediate_size"];
 pub(super) const SHARED: &[&str] =
     &["n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"];
 
@@ -269,6 +267,8 @@ pub(super) fn llama4(config: &Config) -> Read {
 /// Small differences between the families that put DeepSeek's experts on grouped-query attention.
 struct DeepSeekLike {
     qkv_bias: &'static str,
+    /// Bias on queries, keys and values when the file does not say.
+    default_qkv_bias: bool,
     o_bias: Option<&'static str>,
     qk_norm: bool,
     router_bias: bool,
@@ -283,6 +283,7 @@ struct DeepSeekLike {
 impl DeepSeekLike {
     const PLAIN: Self = Self {
         qkv_bias: "attention_bias",
+        default_qkv_bias: false,
         o_bias: Some("attention_bias"),
         qk_norm: false,
         router_bias: false,
@@ -371,8 +372,18 @@ pub(super) fn dots1(config: &Config) -> Read {
 
 /// GLM-4.5, 4.6 and 4.7.
 pub(super) fn glm4_moe(config: &Config) -> Read {
+    glm_mixture(config, false)
+}
+
+/// GLM-4.5V and 4.6V.
+pub(super) fn glm4v_moe(config: &Config) -> Read {
+    glm_mixture(config, true)
+}
+
+fn glm_mixture(config: &Config, default_qkv_bias: bool) -> Read {
     let qk_norm = config.flag("use_qk_norm", false)?;
     let like = DeepSeekLike {
+        default_qkv_bias,
         o_bias: None,
         qk_norm,
         router_bias: true,
@@ -395,7 +406,7 @@ pub(super) fn bailing(config: &Config) -> Read {
 fn deepseek_like(config: &Config, like: &DeepSeekLike) -> Read {
     let shape = Shape::read(config, Defaults::default())?;
     let qk_norm = if like.qk_norm { QkNorm::PerHead } else { QkNorm::None };
-    let qkv_bias = config.flag(like.qkv_bias, false)?;
+    let qkv_bias = config.flag(like.qkv_bias, like.default_qkv_bias)?;
     let o_bias = like.o_bias.map_or(Ok(false), |key| config.flag(key, false))?;
     let style = Style { qkv_bias, o_bias, qk_norm, ..Style::LLAMA };
     let moe = with_shared(config, config.count_or(SHARED, like.shared)?)?;
@@ -454,37 +465,4 @@ pub(super) fn ernie4_5_moe(config: &Config) -> Read {
     let predictor = style.layer(shape.hidden, shape.attention(Reach::Full), predictor);
     let modules = config.count_or(&["num_nextn_predict_layers"], 0)?;
     Ok(Architecture { mtp: shape.mtp(config, modules, &[predictor], false)?, ..architecture })
-}
-
-/// Hunyuan mixtures: numbers of experts and widths may be given per layer.
-pub(super) fn hunyuan_moe(config: &Config) -> Read {
-    let shape = Shape::read(config, Defaults::default())?;
-    let bias = config.flag("attention_bias", false)?;
-    let qk_norm = if config.flag("use_qk_norm", true)? { QkNorm::PerHead } else { QkNorm::None };
-    // Layers in between read the cache of the first of their group.
-    let group = if config.flag("use_cla", false)? { config.count_or(&["cla_share_factor"], 1)?.max(1) } else { 1 };
-    let style = Style { qkv_bias: bias, o_bias: bias, qk_norm, ..Style::LLAMA };
-    let required = |keys: &[&str]| {
-        config.per_layer(keys, shape.layers)?.ok_or_else(|| config.missing(keys, "an integer, or one per layer"))
-    };
-    let (count, chosen, width) = (required(EXPERTS)?, required(CHOSEN)?, required(EXPERT_WIDTH)?);
-    let shared = config.per_layer(SHARED, shape.layers)?.unwrap_or_else(|| vec![1; shape.layers]);
-    let shares = (0..).map(|layer: u64| layer % group != 0);
-    let layers = count.iter().zip(chosen).zip(width).zip(shared).zip(shares);
-    let layers = layers.map(|((((experts, chosen), width), shared), shares)| {
-        let moe = Moe {
-            experts: *experts,
-            experts_per_token: chosen,
-            intermediate: width,
-            gated: true,
-            shared_intermediate: (shared > 0).then_some(shared * width),
-            latent_size: None,
-            vector_params_per_expert: 0,
-            shared_gate: false,
-        };
-        let kv = if shares { KvSource::Shared } else { KvSource::Own };
-        let attention = Attention { kv, ..shape.attention(Reach::Full) };
-        style.layer(shape.hidden, attention, FeedForward::Moe(moe))
-    });
-    Ok(shape.build(layers.collect(), style.final_vectors(&shape)))
 }

@@ -176,7 +176,11 @@ fn lfm2_width(config: &Config) -> Result<u64, ImportError> {
     }
     let reduced = 2 * stated / 3;
     let key = "block_ffn_dim_multiplier";
-    let Some(factor) = config.value(key) else { return Ok(reduced) };
+    let one = serde_json::json!(1.0);
+    let factor = match config.value(key) {
+        None if config.states(key) => return Ok(reduced),
+        factor => factor.unwrap_or(&one),
+    };
     let number = factor.as_f64().filter(|number| *number > 0.0 && *number <= 1024.0);
     let number = number.ok_or_else(|| config.invalid(key, factor, "a positive number up to 1024"))?;
     let multiple = config.count_or(&["block_multiple_of"], 256)?.max(1);
