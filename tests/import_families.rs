@@ -191,6 +191,13 @@ fn nested_text_parts_take_class_defaults() {
     assert_eq!(architecture(&pixtral).params_total(), 12_247_782_400);
 }
 
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    let (config, params) = counted().swap_remove(0);
+    let model = model_from_config(&format!("\u{feff}{config}"), "config.json").unwrap();
+    assert_eq!(model.params_total(), params);
+}
+
 /// Files saved by transformers 5 name the same things otherwise.
 #[test]
 fn old_and_new_spellings_mean_the_same() {

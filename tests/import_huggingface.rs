@@ -377,7 +377,7 @@ fn errors_name_file_line_and_key() {
     assert!(error.starts_with("a.json, line 3: key `hidden_size` is \"wide\""), "{error}");
     let error = model_from_config("{\n \"model_type\": ", "a.json").unwrap_err().to_string();
     assert!(error.starts_with("a.json, line 2"), "{error}");
-    let mut config = json!({ "text_config": everything("llama") });
+    let mut config = json!({ "text_config": everything("qwen3") });
     config["text_config"].as_object_mut().unwrap().remove("vocab_size");
     let error = import(&config).unwrap_err().to_string();
     assert!(error.contains("text_config.vocab_size"), "{error}");

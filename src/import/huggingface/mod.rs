@@ -238,6 +238,8 @@ fn reader(model_type: &str) -> Option<Reader> {
 }
 
 fn parse(text: &str, file: &str) -> Result<Map<String, Value>, ImportError> {
+    // Some editors start files with a byte order mark.
+    let text = text.trim_start_matches('\u{feff}');
     let parsed = serde_json::from_str(text).or_else(|_| serde_json::from_str(&config::without_python_floats(text)));
     parsed.map_err(|error| ImportError::Syntax {
         file: file.into(),
