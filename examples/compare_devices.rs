@@ -1,5 +1,5 @@
 //! Which device answers faster? The same model and request on many devices, sorted by end-to-end latency.
-// ci: --model qwen3-8b --weights fp8
+// ci: args --model qwen3-8b --weights fp8
 
 mod shared;
 

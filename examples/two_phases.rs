@@ -66,8 +66,8 @@ fn draw(roofline: &Roofline, steps: &[(char, u64, llm_roofline::step::StepCost)]
         (octaves_below_peak / 12.0 * (HEIGHT - 1) as f64).round().clamp(0.0, (HEIGHT - 1) as f64) as usize
     };
     let intensity_at = |column: usize| 2f64.powf(-2.0 + 16.0 * column as f64 / (WIDTH - 1) as f64);
-    for column in 0..WIDTH {
-        let rate = roofline.attainable(FlopsPerByte::from_flops_per_byte(intensity_at(column)));
+    let roof = (0..WIDTH).map(|column| roofline.attainable(FlopsPerByte::from_flops_per_byte(intensity_at(column))));
+    for (column, rate) in roof.enumerate() {
         canvas[row(rate.as_flops_per_second())][column] = if rate < roofline.peak { '/' } else { '_' };
     }
     for (mark, _, cost) in steps {
