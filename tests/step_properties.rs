@@ -351,7 +351,7 @@ fn experts_multiply_each_token_and_are_read_once() {
     // Per token and expert, in 16 bits: gate and up share one reading of the input (512) and write 256 each; down reads 256 and
     // writes 512.
     let moved = 2 * 2 * (512 + 2 * 256 + 256 + 512);
-    assert_eq!(work(1.0).bytes.as_bytes(), (2 * 2 * expert + moved) as f64);
+    assert!(close(work(1.0).bytes.as_bytes(), (2 * 2 * expert + moved) as f64));
     // Four tokens meet 5.46875 distinct experts of eight on average.
     let expected = 5.46875 * (2 * expert) as f64 + (4 * moved) as f64;
     assert!(close(work(4.0).bytes.as_bytes(), expected));

@@ -175,7 +175,8 @@ impl<'a> Compiler<'a> {
         let moved: f64 = fused.map(|run| self.linear(run, 1.0, Rows::All).bytes_per_row).sum();
         Some(ExpertTerm {
             count: kind.count as f64,
-            moe: moe.clone(),
+            experts: moe.experts as f64,
+            log_missed: moe.log_missed(),
             flops_per_token: 2.0 * chosen * params,
             bytes_per_expert: kind.expert.iter().map(ShardedLinear::weight_bytes).sum::<f64>() + vectors,
             bytes_per_token: chosen * moved,

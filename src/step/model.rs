@@ -3,7 +3,7 @@
 use super::compile::{self, Terms};
 use super::cost::StepCost;
 use super::load::StepLoad;
-use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
+use super::terms::{AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
 use crate::deployment::{Deployment, DeploymentError, matmul_peak};
 use crate::hardware::SystemError;
 use crate::memory::{MemoryModel, MemoryPlan};
@@ -202,32 +202,24 @@ impl Priced {
     fn new(terms: &Terms, deployment: &Deployment) -> Self {
         let overhead = &deployment.engine().overhead;
         Self {
-            linears: merge(&terms.linears, |a, b| LinearTerm { count: a.count, ..*b } == *a, |a, b| a.count += b.count),
-            experts: terms.experts.iter().map(|named| named.term.clone()).collect(),
-            prefill_attention: merge_attention(&terms.prefill_attention),
-            decode_attention: merge_attention(&terms.decode_attention),
-            recurrent: merge(
-                &terms.recurrent,
-                |a, b| RecurrentTerm { count: a.count, ..*b } == *a,
-                |a, b| a.count += b.count,
-            ),
+            linears: merge(&terms.linears),
+            experts: merge(&terms.experts),
+            prefill_attention: merge(&terms.prefill_attention),
+            decode_attention: merge(&terms.decode_attention),
+            recurrent: merge(&terms.recurrent),
             overhead_per_step: overhead.per_step.value,
             overhead_per_sequence: overhead.per_sequence.value,
         }
     }
 }
 
-fn merge_attention(terms: &[Named<AttentionTerm>]) -> Vec<AttentionTerm> {
-    merge(terms, |a, b| AttentionTerm { count: a.count, ..*b } == *a, |a, b| a.count += b.count)
-}
-
 /// Terms with equal coefficients become one with the sum of their counts.
-fn merge<T: Copy>(terms: &[Named<T>], equal: impl Fn(&T, &T) -> bool, add: impl Fn(&mut T, &T)) -> Vec<T> {
+fn merge<T: Counted>(terms: &[Named<T>]) -> Vec<T> {
     let mut merged: Vec<T> = Vec::with_capacity(terms.len());
-    for named in terms {
-        match merged.iter_mut().find(|known| equal(known, &named.term)) {
-            Some(known) => add(known, &named.term),
-            None => merged.push(named.term),
+    for Named { term, .. } in terms {
+        match merged.iter_mut().find(|known| known.with_count(term.count()) == *term) {
+            Some(known) => *known = known.with_count(known.count() + term.count()),
+            None => merged.push(*term),
         }
     }
     merged
