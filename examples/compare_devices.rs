@@ -4,9 +4,9 @@
 mod shared;
 
 use clap::Parser;
-use llm_roofline::format::NumberFormat;
-use llm_roofline::prelude::*;
+use llm_roofline::{format::NumberFormat::Bf16, prelude::*};
 use std::error::Error;
+use std::fmt::Write;
 
 /// Compares devices for one model and one request.
 #[derive(Parser)]
@@ -17,7 +17,7 @@ struct Arguments {
     /// Weight format
     #[arg(long, default_value = "bf16")]
     weights: String,
-    /// Devices to compare, slugs or aliases separated by commas; default: a selection
+    /// Devices to compare, separated by commas
     #[arg(
         long,
         value_delimiter = ',',
@@ -36,15 +36,17 @@ struct Arguments {
     output: u64,
 }
 
+const HEADER: &str =
+    "device                  TFLOP/s    bandwidth       TTFT    bound         TPOT        TPS        E2E";
+
 fn main() -> std::process::ExitCode {
     shared::finish(run())
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
+fn run() -> Result<String, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let request = Request::new(arguments.prompt, arguments.output);
-    let mut answers = Vec::new();
-    let mut refused = Vec::new();
+    let (mut out, mut answers, mut refused) = (String::new(), Vec::new(), Vec::new());
     for name in &arguments.devices {
         let device = shared::device(name)?;
         let deployment =
@@ -56,12 +58,12 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
     }
     answers.sort_by(|(_, a), (_, b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
-    println!("{} on {} device(s), {request}, ideal engine\n", arguments.model, arguments.count);
-    println!("device                  TFLOP/s    bandwidth       TTFT    bound         TPOT        TPS        E2E");
+    writeln!(out, "{} on {} device(s), {request}, ideal engine\n\n{HEADER}", arguments.model, arguments.count)?;
     for (device, answer) in &answers {
-        let peak = device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak.as_tflops_per_second();
+        let peak = device.matmul_peak(Bf16, Bf16).peak.as_tflops_per_second();
         let (tpot, tps) = (answer.tpot.unwrap_or_default(), answer.tps_per_stream.unwrap_or_default());
-        println!(
+        writeln!(
+            out,
             "{:<20} {peak:>10.0} {:>12} {:>10} {:>8} {tpot:>12} {:>10.1} {:>10}",
             device.slug(),
             device.bandwidth(),
@@ -69,11 +71,10 @@ fn run() -> Result<(), Box<dyn Error>> {
             answer.prefill_bound(),
             tps.as_tokens_per_second(),
             answer.e2e
-        );
+        )?;
     }
     for (device, reason) in &refused {
-        println!("{:<20} {reason}", device.slug());
+        writeln!(out, "{:<20} {reason}", device.slug())?;
     }
-    println!("\nTTFT follows the TFLOP/s, TPOT follows the bandwidth: compare the columns, not the names.");
-    Ok(())
+    Ok(out + "\nTTFT follows the TFLOP/s, TPOT follows the bandwidth: compare the columns, not the names.")
 }
