@@ -97,3 +97,16 @@ fn weight_only_formats_speed_up_decode_and_fp8_speeds_up_both() {
     assert!(awq.0 / bf16.0 > 0.97 && awq.1 / bf16.1 < 0.45, "{awq:?} against {bf16:?}");
     assert!(fp8.0 / bf16.0 < 0.62 && fp8.1 / bf16.1 < 0.65, "{fp8:?} against {bf16:?}");
 }
+
+/// An answer lists the suppositions that it rests on, and no others.
+#[test]
+fn assumptions_are_those_of_the_answer() {
+    let on = |weights: &str, count: u32| {
+        compiled("qwen3-8b", weights, "rtx-4090-24gb", count).deployment().assumptions().join("\n")
+    };
+    assert!(on("bf16", 1).contains("compute.bf16") && !on("bf16", 1).contains("compute.fp8"));
+    assert!(on("fp8", 1).contains("compute.fp8"));
+    assert!(!on("fp8", 1).contains("int4") && !on("fp8", 1).contains("tdp"));
+    let on_h100 = |count| compiled("qwen3-8b", "bf16", "h100-sxm-80gb", count).deployment().assumptions().join("\n");
+    assert!(!on_h100(8).contains("link between devices") && on_h100(16).contains("link between devices"));
+}

@@ -6,9 +6,10 @@ pub(crate) use sharded::matmul_peak;
 pub use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 
 use crate::engine::Engine;
-use crate::format::{KvFormat, WeightFormat};
+use crate::format::{KvFormat, NumberFormat, WeightFormat};
 use crate::hardware::System;
 use crate::model::{Architecture, Mixer, Model, ModelBody, ModelError, Reaches};
+use crate::profile::Provenance;
 use std::sync::Arc;
 
 /// A model in given formats, spread over a system, run by an engine.
@@ -208,7 +209,7 @@ impl Deployment {
 
     /// What the answer rests on besides measured facts and data sheets, in sentences.
     pub fn assumptions(&self) -> Vec<String> {
-        let mut assumptions = self.system.device().assumptions();
+        let mut assumptions = self.hardware_assumptions();
         if let ModelBody::Totals(_) = self.model.body {
             assumptions
                 .push("model known by its totals only: attention arithmetic and activations are not counted".into());
@@ -219,6 +220,25 @@ impl Deployment {
         }
         if self.model.architecture().is_some_and(|architecture| architecture.state_elements() > 0) {
             assumptions.push("recurrent state kept in 16 bits".into());
+        }
+        assumptions
+    }
+
+    /// The device facts that the answer depends on and that were not read in a data sheet, and the link that was supposed.
+    fn hardware_assumptions(&self) -> Vec<String> {
+        let device = self.system.device();
+        let mut formats = vec![device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).format];
+        if let Some(sharded) = self.sharded() {
+            formats.extend(sharded.formats());
+        }
+        let peaks: Vec<String> = formats.iter().map(|format| format!("compute.{format}")).collect();
+        let memory = ["memory.capacity", "memory.usable", "memory.bandwidth"];
+        let used = |key: &str| memory.contains(&key) || peaks.iter().any(|peak| peak == key);
+        let mut assumptions = device.assumptions_among(used);
+        let link = self.system.group_link(self.tensor_parallel).ok().filter(|_| self.tensor_parallel > 1);
+        if let Some(link) = link.filter(|link| link.provenance == Provenance::Assumed) {
+            let note = link.note.map(|note| format!(": {note}")).unwrap_or_default();
+            assumptions.push(format!("link between devices: {}, {} per direction{note}", link.kind, link.bandwidth));
         }
         assumptions
     }

@@ -142,6 +142,12 @@ impl<'a> ShardedModel<'a> {
         }
     }
 
+    /// The number formats in which the matrices are multiplied.
+    pub fn formats(&self) -> impl Iterator<Item = NumberFormat> {
+        let in_layers = self.kinds.iter().flat_map(|kind| kind.linears.iter().chain(&kind.expert));
+        in_layers.chain(&self.global).chain([&self.lm_head]).map(|linear| linear.format)
+    }
+
     /// Bytes of all vectors; every device holds them whole.
     pub fn vector_bytes(&self) -> f64 {
         let in_layers: u64 = self.kinds.iter().map(|kind| kind.count * kind.layer.vector_params).sum();

@@ -270,6 +270,7 @@ fn fused(a: &ShardedLinear, b: &ShardedLinear) -> bool {
 fn fused_name(linear: &ShardedLinear) -> &'static str {
     match linear.linear.class {
         TensorClass::AttentionQ | TensorClass::AttentionK | TensorClass::AttentionV => "qkv_proj",
+        TensorClass::AttentionOutput if linear.linear.copies > 1 => "o_a_proj",
         TensorClass::AttentionOutput => "o_proj",
         TensorClass::LatentQDown => "q_a_proj",
         TensorClass::LatentQUp => "q_b_proj",
