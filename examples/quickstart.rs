@@ -67,7 +67,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     println!("{summary}");
     println!("Why: the prefill of the prompt\n\n{}", model.explain_prefill(&request));
-    println!("Why: the last decode step\n\n{}", model.explain_decode(&request, request.output_tokens));
+    if request.output_tokens > 1 {
+        println!("Why: the last decode step\n\n{}", model.explain_decode(&request, request.output_tokens));
+    }
     println!("Assumptions:");
     summary.assumptions.iter().for_each(|assumption| println!("  - {assumption}"));
     Ok(())
