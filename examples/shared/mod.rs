@@ -3,12 +3,18 @@
 
 use llm_roofline::prelude::*;
 use std::error::Error;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Ends a program: an error goes to the standard error stream in words, and makes the program fail.
-pub fn finish(result: Result<(), Box<dyn Error>>) -> ExitCode {
-    match result {
+/// Ends a program: prints its text; an error goes to the standard error stream in words, and makes the program fail.
+pub fn finish(result: Result<String, Box<dyn Error>>) -> ExitCode {
+    let printed = result.and_then(|text| match std::io::stdout().write_all(text.as_bytes()) {
+        // A reader such as `head` may have enough before the end.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    });
+    match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -89,11 +89,12 @@ pub enum RequestError {
 impl std::fmt::Display for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { prompt_tokens, output_tokens, batch, cached_prompt_tokens } = self;
-        write!(f, "{batch} request(s) of {prompt_tokens} prompt tokens")?;
+        let plural = |count: u64| if count == 1 { "" } else { "s" };
+        write!(f, "{batch} request{} of {prompt_tokens} prompt token{}", plural(*batch), plural(*prompt_tokens))?;
         if *cached_prompt_tokens > 0 {
             write!(f, " ({cached_prompt_tokens} cached)")?;
         }
-        write!(f, " and {output_tokens} output tokens")
+        write!(f, " and {output_tokens} output token{}", plural(*output_tokens))
     }
 }
 
