@@ -15,7 +15,7 @@ pub enum Provenance {
     Measured,
     /// A parameter fitted to measurements.
     Fitted,
-    /// Recalled, derived or supposed; listed among the assumptions of every prediction that uses it.
+    /// Quoted from memory, derived or supposed; listed among the assumptions of every prediction that uses it.
     Assumed,
 }
 
