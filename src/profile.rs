@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Provenance {
-    /// A vendor's sheet or documentation, read.
+    /// A vendor's sheet or documentation, or a published table of such figures, read; the source says which.
     Datasheet,
     /// A measurement.
     Measured,
