@@ -4,7 +4,7 @@
 mod shared;
 
 use clap::Parser;
-use llm_roofline::{format::NumberFormat::Bf16, prelude::*};
+use llm_roofline::prelude::*;
 use std::error::Error;
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ struct Arguments {
     /// Weight format
     #[arg(long, default_value = "bf16")]
     weights: String,
-    /// Devices to compare, separated by commas
+    /// Devices to compare, slugs or aliases separated by commas; default: a selection
     #[arg(
         long,
         value_delimiter = ',',
@@ -36,45 +36,43 @@ struct Arguments {
     output: u64,
 }
 
-const HEADER: &str =
-    "device                  TFLOP/s    bandwidth       TTFT    bound         TPOT        TPS        E2E";
-
 fn main() -> std::process::ExitCode {
     shared::finish(run())
 }
 
 fn run() -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
     let arguments = Arguments::parse();
     let request = Request::new(arguments.prompt, arguments.output);
-    let (mut out, mut answers, mut refused) = (String::new(), Vec::new(), Vec::new());
+    let mut answers = Vec::new();
+    let mut refused = Vec::new();
     for name in &arguments.devices {
         let device = shared::device(name)?;
         let deployment =
             Deployment::new(shared::model(&arguments.model)?, System::new(device.clone(), arguments.count)?)
                 .with_weights(arguments.weights.parse()?);
-        match StepModel::compile(&deployment)?.request(&request) {
-            Ok(answer) => answers.push((device, answer)),
+        let model = StepModel::compile(&deployment)?;
+        match model.request(&request) {
+            Ok(answer) => answers.push((device, model.linear_peak().as_tflops_per_second(), answer)),
             Err(reason) => refused.push((device, reason)),
         }
     }
-    answers.sort_by(|(_, a), (_, b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
-    writeln!(out, "{} on {} device(s), {request}, ideal engine\n\n{HEADER}", arguments.model, arguments.count)?;
-    for (device, answer) in &answers {
-        let peak = device.matmul_peak(Bf16, Bf16).peak.as_tflops_per_second();
-        let (tpot, tps) = (answer.tpot.unwrap_or_default(), answer.tps_per_stream.unwrap_or_default());
-        writeln!(
-            out,
-            "{:<20} {peak:>10.0} {:>12} {:>10} {:>8} {tpot:>12} {:>10.1} {:>10}",
-            device.slug(),
-            device.bandwidth(),
-            answer.ttft,
-            answer.prefill_bound(),
-            tps.as_tokens_per_second(),
-            answer.e2e
-        )?;
+    answers.sort_by(|(.., a), (.., b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
+    writeln!(out, "{} on {} device(s), {request}, ideal engine\n", arguments.model, arguments.count)?;
+    writeln!(
+        out,
+        "device                     TFLOP/s   bandwidth       TTFT         bound       TPOT       TPS        E2E"
+    )?;
+    for (device, peak, answer) in &answers {
+        let (slug, bandwidth, ttft, bound) = (device.slug(), device.bandwidth(), answer.ttft, answer.prefill_bound());
+        let tpot = answer.tpot.map_or("-".into(), |tpot| tpot.to_string());
+        let tps = answer.tps_per_stream.map_or("-".into(), |tps| format!("{:.1}", tps.as_tokens_per_second()));
+        let e2e = answer.e2e;
+        writeln!(out, "{slug:<24} {peak:>9.0} {bandwidth:>11} {ttft:>10} {bound:>13} {tpot:>10} {tps:>9} {e2e:>10}")?;
     }
     for (device, reason) in &refused {
-        writeln!(out, "{:<20} {reason}", device.slug())?;
+        writeln!(out, "{:<24} {reason}", device.slug())?;
     }
-    Ok(out + "\nTTFT follows the TFLOP/s, TPOT follows the bandwidth: compare the columns, not the names.")
+    writeln!(out, "\nTTFT follows the TFLOP/s, TPOT follows the bandwidth: compare the columns, not the names.")?;
+    Ok(out)
 }

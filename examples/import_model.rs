@@ -29,7 +29,7 @@ struct Arguments {
 }
 
 fn main() -> std::process::ExitCode {
-    shared::finish(import(&Arguments::parse()))
+    shared::finish(import(&Arguments::parse()).map(|text| text + "\n"))
 }
 
 fn import(arguments: &Arguments) -> Result<String, Box<dyn Error>> {

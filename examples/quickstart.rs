@@ -7,11 +7,12 @@ mod shared;
 use clap::Parser;
 use llm_roofline::prelude::*;
 use std::error::Error;
+use std::fmt::Write;
 
 /// Predicts the latency of an unloaded request: TTFT, ITL, TPS, E2E, memory, and what limits them.
 #[derive(Parser)]
 struct Arguments {
-    /// Model: a slug or alias of the catalog, a profile (.toml), a config.json, or a GGUF file
+    /// Model: a slug or alias of the catalog, or a profile file (.toml)
     #[arg(long, default_value = "llama-3.1-70b")]
     model: String,
     /// Device: a slug or alias of the catalog, or a profile file (.toml)
@@ -48,6 +49,7 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run() -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
     let arguments = Arguments::parse();
     let is_default = arguments.model == "llama-3.1-70b" && arguments.device == "h100-sxm-80gb";
     let count = arguments.count.unwrap_or(if is_default { 4 } else { 1 });
@@ -62,11 +64,17 @@ fn run() -> Result<String, Box<dyn Error>> {
     let request = Request::new(arguments.prompt, arguments.output).with_batch(arguments.batch);
     let summary = model.request(&request)?.summary(&model);
     if arguments.json {
-        return Ok(serde_json::to_string_pretty(&summary)?);
+        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+        return Ok(out);
     }
-    let (prefill, decode) = (model.explain_prefill(&request), model.explain_decode(&request, request.output_tokens));
-    let decode =
-        if request.output_tokens > 1 { format!("Why: the last decode step\n\n{decode}\n") } else { String::new() };
-    let assumptions = summary.assumptions.join("\n  - ");
-    Ok(format!("{summary}\nWhy: the prefill of the prompt\n\n{prefill}\n{decode}Assumptions:\n  - {assumptions}"))
+    writeln!(out, "{summary}")?;
+    writeln!(out, "Why: the prefill of the prompt\n\n{}", model.explain_prefill(&request))?;
+    if request.output_tokens > 1 {
+        writeln!(out, "Why: the last decode step\n\n{}", model.explain_decode(&request, request.output_tokens))?;
+    }
+    writeln!(out, "Assumptions:")?;
+    for assumption in &summary.assumptions {
+        writeln!(out, "  - {assumption}")?;
+    }
+    Ok(out)
 }

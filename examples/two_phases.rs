@@ -8,12 +8,9 @@ use std::fmt::Write;
 
 const WIDTH: usize = 78;
 const HEIGHT: usize = 16;
-const INTRODUCTION: &str = "
-Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.
-
-mark step                               time      intensity      reached     bound   time per token";
-const LESSON: &str = "                                                     operations per byte (log)
-
+const INTRODUCTION: &str =
+    "Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.";
+const CONCLUSION: &str = "\
 Left of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.3 % of the arithmetic.
 Batching moves decode to the right for free; prefill is at the roof already, only fewer tokens make it faster.";
 
@@ -28,7 +25,7 @@ fn run() -> Result<String, Box<dyn Error>> {
     let model = StepModel::compile(&Deployment::new(catalog.model("llama-3.1-8b")?, System::new(device.clone(), 1)?))?;
     let roofline = Roofline::new(model.linear_peak(), device.bandwidth());
 
-    writeln!(out, "Llama 3.1 8B in 16 bits on one {}\n{INTRODUCTION}", device.name())?;
+    writeln!(out, "Llama 3.1 8B in 16 bits on one {}\n\n{INTRODUCTION}\n", device.name())?;
     let steps = [('1', 1), ('2', 16), ('3', 128), ('4', 512), ('5', 4096)].map(|(mark, tokens)| {
         let mut load = model.load();
         match tokens {
@@ -37,22 +34,22 @@ fn run() -> Result<String, Box<dyn Error>> {
         }
         (mark, tokens, model.cost(&load))
     });
+    writeln!(
+        out,
+        "mark step                               time      intensity      reached     bound   time per token"
+    )?;
     for (mark, tokens, cost) in &steps {
         let what =
             if *tokens == 4096 { "prefill of a 4,096 prompt".into() } else { format!("decode, batch of {tokens}") };
         let intensity = cost.flops() / cost.bytes();
         let reached = cost.flops().as_tflops() / cost.total().as_seconds();
-        writeln!(
-            out,
-            "{mark:<4} {what:<28} {:>10} {intensity:>14.1} {reached:>9.0} TF {:>9} {:>16}",
-            cost.total(),
-            cost.bound(),
-            cost.total() / *tokens as f64
-        )?;
+        let (time, bound, each) = (cost.total(), cost.bound(), cost.total() / *tokens as f64);
+        writeln!(out, "{mark:<4} {what:<28} {time:>10} {intensity:>14.1} {reached:>9.0} TF {bound:>9} {each:>16}")?;
     }
     writeln!(out, "\nFLOP/s (log)                              ridge: {:.0}", roofline.ridge())?;
     write!(out, "{}", draw(&roofline, &steps))?;
-    Ok(out + LESSON)
+    writeln!(out, "{:>WIDTH$}\n\n{CONCLUSION}", "operations per byte (log)")?;
+    Ok(out)
 }
 
 /// The roof and the steps on logarithmic axes: intensity 0.25 to 16,384, rate from 1/4096 of the peak.

@@ -4,18 +4,19 @@
 use llm_roofline::import::{gguf, huggingface};
 use llm_roofline::prelude::*;
 use std::error::Error;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Ends a program with its output; an error goes to the standard error stream in words, and makes the program fail.
+/// Ends a program: prints its text; an error goes to the standard error stream in words, and makes the program fail.
 pub fn finish(result: Result<String, Box<dyn Error>>) -> ExitCode {
-    match result {
-        Ok(text) => {
-            // Whoever reads along may have enough, as `head` has: no reason to fail.
-            let _ = writeln!(std::io::stdout(), "{text}");
-            ExitCode::SUCCESS
-        }
+    let printed = result.and_then(|text| match std::io::stdout().write_all(text.as_bytes()) {
+        // A reader such as `head` may have enough before the end.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    });
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
 //! Formats of the key-value cache.
 
+use super::GgufType;
 use super::weight_name::{FormatError, unknown};
-use super::{GgufType, NumberFormat};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -112,16 +112,6 @@ impl KvFormat {
             }
         };
         Bytes::from_bytes(bytes as f64)
-    }
-
-    /// The format in which attention multiplies what it reads: 8-bit floats as they are, everything else in 16 bits or 32.
-    pub const fn compute_format(self) -> NumberFormat {
-        match self {
-            Self::Fp32 => NumberFormat::Fp32,
-            Self::Bf16 => NumberFormat::Bf16,
-            Self::Fp8 => NumberFormat::Fp8,
-            _ => NumberFormat::Fp16,
-        }
     }
 
     /// The name in lower case.

@@ -4,7 +4,7 @@ use super::compile::{self, Terms};
 use super::cost::StepCost;
 use super::load::StepLoad;
 use super::terms::{AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
-use crate::deployment::{Deployment, DeploymentError, matmul_peak};
+use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
 use crate::memory::{MemoryModel, MemoryPlan};
 use crate::model::{Model, ModelBody, Reaches};
@@ -178,9 +178,13 @@ impl StepModel {
         cost
     }
 
-    /// The arithmetic peak at which most of the model's matrices are multiplied, at the engine's efficiency 1.
+    /// The arithmetic peak of one device at which most of the model's matrices are multiplied, at the engine's efficiency 1.
     pub fn linear_peak(&self) -> FlopsPerSecond {
-        matmul_peak(self.deployment.system().device(), self.deployment.weights().compute_format()).peak
+        let format = match self.deployment.model().body {
+            ModelBody::Architecture(_) => self.deployment.weights().compute_format(),
+            ModelBody::Totals(_) => compile::TOTALS_FORMAT,
+        };
+        self.deployment.system().device().matmul_peak(format, format).peak
     }
 
     /// Operations of the matrix products over all devices: `2 * parameters * tokens`, the output head for emitting positions only. The
