@@ -108,5 +108,5 @@ fn assumptions_are_those_of_the_answer() {
     assert!(on("fp8", 1).contains("compute.fp8"));
     assert!(!on("fp8", 1).contains("int4") && !on("fp8", 1).contains("tdp"));
     let on_h100 = |count| compiled("qwen3-8b", "bf16", "h100-sxm-80gb", count).deployment().assumptions().join("\n");
-    assert!(!on_h100(8).contains("link between devices") && on_h100(16).contains("link between devices"));
+    assert!(!on_h100(8).contains("are linked by") && on_h100(16).contains("are linked by"));
 }
