@@ -110,3 +110,17 @@ fn assumptions_are_those_of_the_answer() {
     let on_h100 = |count| compiled("qwen3-8b", "bf16", "h100-sxm-80gb", count).deployment().assumptions().join("\n");
     assert!(!on_h100(8).contains("are linked by") && on_h100(16).contains("are linked by"));
 }
+
+/// KV bytes per token and layer: 1,152 in 16 bits for every DeepSeek; in fp8 576, but 656 where sparse kernels want their own layout
+/// (DeepSeek-AI, FlashMLA README), and one byte per index key of 128 elements.
+#[test]
+fn latent_caches_in_8_bits() {
+    let per_token = |model: &str, kv: &str| {
+        let model = compiled(model, "fp8-block", "h200-sxm-141gb", 8);
+        let deployment = model.deployment().clone().with_kv(kv.parse().unwrap());
+        llm_roofline::memory::MemoryModel::new(&deployment).kv_per_sequence(1000).as_bytes() / 1000.0 / 61.0
+    };
+    assert_eq!(per_token("deepseek-v3", "bf16").round(), 1152.0);
+    assert_eq!(per_token("deepseek-v3", "fp8").round(), 576.0);
+    assert_eq!(per_token("deepseek-v3.2", "fp8").round(), 656.0 + 128.0);
+}

@@ -90,10 +90,12 @@ impl Deployment {
     /// Bits of one cached element of an attention pass.
     pub(crate) fn cache_bits(&self, layer: &Layer, pass: &AttentionPass) -> f64 {
         match &layer.mixer {
+            // Kernels of sparse latent attention have a layout of their own in 8 bits; the indexer's keys are plain.
             Mixer::LatentAttention(latent)
-                if pass.elements_per_entry == latent.kv_lora_rank + latent.qk_rope_head_dim =>
+                if latent.sparse.is_some()
+                    && pass.elements_per_entry == latent.kv_lora_rank + latent.qk_rope_head_dim =>
             {
-                let bytes = self.kv().latent_bytes_per_token(latent.kv_lora_rank, latent.qk_rope_head_dim);
+                let bytes = self.kv().sparse_latent_bytes_per_token(latent.kv_lora_rank, latent.qk_rope_head_dim);
                 bytes.as_bytes() * 8.0 / pass.elements_per_entry as f64
             }
             Mixer::Attention(attention) => self.kv().bits_per_element(attention.head_dim),
