@@ -16,6 +16,7 @@ fn step(criterion: &mut Criterion) {
         ("llama-3.1-70b fp8 tp4", deployment("llama-3.1-70b", "h100-sxm-80gb", 4, "fp8")),
         ("deepseek-v3 fp8-block tp16", deployment("deepseek-v3", "h200-sxm-141gb", 16, "fp8-block")),
         ("gpt-oss-120b mxfp4", deployment("gpt-oss-120b", "h100-sxm-80gb", 1, "mxfp4")),
+        ("nemotron-super-49b bf16 tp2", deployment("nemotron-super-49b", "h100-sxm-80gb", 2, "bf16")),
         ("qwen2.5-7b q4_k_m", deployment("qwen2.5-7b", "rtx-4090-24gb", 1, "q4_k_m")),
     ];
     for (name, deployment) in &cases {
@@ -33,6 +34,13 @@ fn step(criterion: &mut Criterion) {
         let request = Request::new(2000, 500);
         criterion
             .bench_function(&format!("unloaded request, {name}"), |b| b.iter(|| model.request(black_box(&request))));
+        // The same answer priced token by token: what the closed form saves.
+        criterion.bench_function(&format!("unloaded request step by step, {name}"), |b| {
+            b.iter(|| {
+                let decode: Seconds = (0..499).map(|step| model.decode_step(1, black_box(2000) + step).total()).sum();
+                model.prefill(black_box(&request)).total() + decode
+            });
+        });
         criterion.bench_function(&format!("compile, {name}"), |b| b.iter(|| StepModel::compile(black_box(deployment))));
     }
 }

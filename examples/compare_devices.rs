@@ -1,12 +1,12 @@
 //! Which device answers faster? The same model and request on many devices, sorted by end-to-end latency.
-// ci: --model qwen3-8b --weights fp8
+// ci: args --model qwen3-8b --weights fp8
 
 mod shared;
 
 use clap::Parser;
-use llm_roofline::format::NumberFormat;
 use llm_roofline::prelude::*;
 use std::error::Error;
+use std::fmt::Write;
 
 /// Compares devices for one model and one request.
 #[derive(Parser)]
@@ -40,7 +40,8 @@ fn main() -> std::process::ExitCode {
     shared::finish(run())
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
+fn run() -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
     let arguments = Arguments::parse();
     let request = Request::new(arguments.prompt, arguments.output);
     let mut answers = Vec::new();
@@ -50,30 +51,28 @@ fn run() -> Result<(), Box<dyn Error>> {
         let deployment =
             Deployment::new(shared::model(&arguments.model)?, System::new(device.clone(), arguments.count)?)
                 .with_weights(arguments.weights.parse()?);
-        match StepModel::compile(&deployment)?.request(&request) {
-            Ok(answer) => answers.push((device, answer)),
+        let model = StepModel::compile(&deployment)?;
+        match model.request(&request) {
+            Ok(answer) => answers.push((device, model.linear_peak().as_tflops_per_second(), answer)),
             Err(reason) => refused.push((device, reason)),
         }
     }
-    answers.sort_by(|(_, a), (_, b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
-    println!("{} on {} device(s), {request}, ideal engine\n", arguments.model, arguments.count);
-    println!("device                  TFLOP/s    bandwidth       TTFT    bound         TPOT        TPS        E2E");
-    for (device, answer) in &answers {
-        let peak = device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak.as_tflops_per_second();
-        let (tpot, tps) = (answer.tpot.unwrap_or_default(), answer.tps_per_stream.unwrap_or_default());
-        println!(
-            "{:<20} {peak:>10.0} {:>12} {:>10} {:>8} {tpot:>12} {:>10.1} {:>10}",
-            device.slug(),
-            device.bandwidth(),
-            answer.ttft,
-            answer.prefill_bound(),
-            tps.as_tokens_per_second(),
-            answer.e2e
-        );
+    answers.sort_by(|(.., a), (.., b)| a.e2e.as_seconds().total_cmp(&b.e2e.as_seconds()));
+    writeln!(out, "{} on {} device(s), {request}, ideal engine\n", arguments.model, arguments.count)?;
+    writeln!(
+        out,
+        "device                     TFLOP/s   bandwidth       TTFT         bound       TPOT       TPS        E2E"
+    )?;
+    for (device, peak, answer) in &answers {
+        let (slug, bandwidth, ttft, bound) = (device.slug(), device.bandwidth(), answer.ttft, answer.prefill_bound());
+        let tpot = answer.tpot.map_or("-".into(), |tpot| tpot.to_string());
+        let tps = answer.tps_per_stream.map_or("-".into(), |tps| format!("{:.1}", tps.as_tokens_per_second()));
+        let e2e = answer.e2e;
+        writeln!(out, "{slug:<24} {peak:>9.0} {bandwidth:>11} {ttft:>10} {bound:>13} {tpot:>10} {tps:>9} {e2e:>10}")?;
     }
     for (device, reason) in &refused {
-        println!("{:<20} {reason}", device.slug());
+        writeln!(out, "{:<24} {reason}", device.slug())?;
     }
-    println!("\nTTFT follows the TFLOP/s, TPOT follows the bandwidth: compare the columns, not the names.");
-    Ok(())
+    writeln!(out, "\nTTFT follows the TFLOP/s, TPOT follows the bandwidth: compare the columns, not the names.")?;
+    Ok(out)
 }

@@ -1,9 +1,10 @@
 //! How fast would a model run that no catalog knows? Reads `config.json`, `model.safetensors.index.json` or a GGUF file.
-// ci: tests/data/import/olmo-2-7b/config.json
+// ci: args tests/data/import/olmo-2-7b/config.json
 
 mod shared;
 
 use clap::Parser;
+use llm_roofline::format::WeightFormat;
 use llm_roofline::import::{gguf, huggingface, safetensors};
 use llm_roofline::prelude::*;
 use serde_json::json;
@@ -28,27 +29,26 @@ struct Arguments {
 }
 
 fn main() -> std::process::ExitCode {
-    shared::finish(run())
+    shared::finish(import(&Arguments::parse()).map(|text| text + "\n"))
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
-    let arguments = Arguments::parse();
+fn import(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let (path, name) = (&arguments.files[0], arguments.files[0].display().to_string());
-    let mut weights = None;
-    let model = if path.extension().is_some_and(|extension| extension == "gguf") {
+    if path.extension().is_some_and(|extension| extension == "gguf") {
         let imported = gguf::Header::read_split(&arguments.files)?.model()?;
-        weights = Some(imported.weight_format()?);
-        imported.model
-    } else {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
-        if text.contains("\"weight_map\"") {
-            let index = safetensors::index_total(&text, &name)?;
-            let (bytes, tensors, files) = (index.total_size.as_bytes(), index.tensors, index.files);
-            return Ok(println!("{}", json!({ "weights_bytes": bytes, "tensors": tensors, "files": files })));
-        }
-        let options = huggingface::ImportOptions::default().with_assume_llama_like(arguments.assume_llama_like);
-        huggingface::model_from_config_with(&text, &name, options)?
-    };
+        return describe(&imported.model, Some(imported.weight_format()?), arguments);
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    if text.contains("\"weight_map\"") {
+        let index = safetensors::index_total(&text, &name)?;
+        let (bytes, tensors, files) = (index.total_size.as_bytes(), index.tensors, index.files);
+        return Ok(json!({ "weights_bytes": bytes, "tensors": tensors, "files": files }).to_string());
+    }
+    let options = huggingface::ImportOptions::default().with_assume_llama_like(arguments.assume_llama_like);
+    describe(&huggingface::model_from_config_with(&text, &name, options)?, None, arguments)
+}
+
+fn describe(model: &Model, weights: Option<WeightFormat>, arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let architecture = model.architecture().ok_or("only totals are known")?;
     if arguments.json {
         let facts = json!({
@@ -60,20 +60,18 @@ fn run() -> Result<(), Box<dyn Error>> {
             "max_context_tokens": architecture.max_context_tokens, "native_format": model.native_format,
             "weights_bytes": architecture.weight_bytes(&weights.unwrap_or_default()).as_bytes(), "notes": model.notes,
         });
-        return Ok(println!("{}", serde_json::to_string_pretty(&facts)?));
+        return Ok(serde_json::to_string_pretty(&facts)?);
     }
-    println!("{}", model.to_toml());
-    let device = shared::device(&arguments.device)?;
-    let prompt = 2000.min(architecture.max_context_tokens / 2);
+    let (device, prompt) = (shared::device(&arguments.device)?, 2000.min(architecture.max_context_tokens / 2));
+    let mut text = model.to_toml();
     for count in [1, 2, 4, 8, 16, 32] {
         let deployment = Deployment::new(model.clone(), System::new(device.clone(), count)?);
-        let deployment =
-            weights.iter().fold(deployment, |deployment, weights| deployment.with_weights(weights.clone()));
-        let model = StepModel::compile(&deployment)?;
-        match model.request(&Request::new(prompt, prompt / 4)) {
-            Ok(answer) => return Ok(println!("# {}", answer.summary(&model).to_string().replace('\n', "\n# "))),
-            Err(reason) => println!("# {count} x {}: {reason}", device.slug()),
+        let native = deployment.weights().clone();
+        let compiled = StepModel::compile(&deployment.with_weights(weights.clone().unwrap_or(native)))?;
+        match compiled.request(&Request::new(prompt, prompt / 4)) {
+            Ok(answer) => return Ok(text + "\n# " + &answer.summary(&compiled).to_string().replace('\n', "\n# ")),
+            Err(reason) => text += &format!("# {count} x {}: {reason}\n", device.slug()),
         }
     }
-    Ok(())
+    Ok(text)
 }

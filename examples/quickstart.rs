@@ -7,6 +7,7 @@ mod shared;
 use clap::Parser;
 use llm_roofline::prelude::*;
 use std::error::Error;
+use std::fmt::Write;
 
 /// Predicts the latency of an unloaded request: TTFT, ITL, TPS, E2E, memory, and what limits them.
 #[derive(Parser)]
@@ -47,7 +48,8 @@ fn main() -> std::process::ExitCode {
     shared::finish(run())
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
+fn run() -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
     let arguments = Arguments::parse();
     let is_default = arguments.model == "llama-3.1-70b" && arguments.device == "h100-sxm-80gb";
     let count = arguments.count.unwrap_or(if is_default { 4 } else { 1 });
@@ -62,13 +64,17 @@ fn run() -> Result<(), Box<dyn Error>> {
     let request = Request::new(arguments.prompt, arguments.output).with_batch(arguments.batch);
     let summary = model.request(&request)?.summary(&model);
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
-        return Ok(());
+        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+        return Ok(out);
     }
-    println!("{summary}");
-    println!("Why: the prefill of the prompt\n\n{}", model.explain_prefill(&request));
-    println!("Why: the last decode step\n\n{}", model.explain_decode(&request, request.output_tokens));
-    println!("Assumptions:");
-    summary.assumptions.iter().for_each(|assumption| println!("  - {assumption}"));
-    Ok(())
+    writeln!(out, "{summary}")?;
+    writeln!(out, "Why: the prefill of the prompt\n\n{}", model.explain_prefill(&request))?;
+    if request.output_tokens > 1 {
+        writeln!(out, "Why: the last decode step\n\n{}", model.explain_decode(&request, request.output_tokens))?;
+    }
+    writeln!(out, "Assumptions:")?;
+    for assumption in &summary.assumptions {
+        writeln!(out, "  - {assumption}")?;
+    }
+    Ok(out)
 }

@@ -4,24 +4,28 @@ mod shared;
 
 use llm_roofline::prelude::*;
 use std::error::Error;
+use std::fmt::Write;
 
 const WIDTH: usize = 78;
 const HEIGHT: usize = 16;
+const INTRODUCTION: &str =
+    "Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.";
+const CONCLUSION: &str = "\
+Left of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.3 % of the arithmetic.
+Batching moves decode to the right for free; prefill is at the roof already, only fewer tokens make it faster.";
 
 fn main() -> std::process::ExitCode {
     shared::finish(run())
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
+fn run() -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
     let catalog = Catalog::embedded();
     let device = catalog.device("h100-sxm-80gb")?;
     let model = StepModel::compile(&Deployment::new(catalog.model("llama-3.1-8b")?, System::new(device.clone(), 1)?))?;
     let roofline = Roofline::new(model.linear_peak(), device.bandwidth());
 
-    println!("Llama 3.1 8B in 16 bits on one {}\n", device.name());
-    println!(
-        "Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.\n"
-    );
+    writeln!(out, "Llama 3.1 8B in 16 bits on one {}\n\n{INTRODUCTION}\n", device.name())?;
     let steps = [('1', 1), ('2', 16), ('3', 128), ('4', 512), ('5', 4096)].map(|(mark, tokens)| {
         let mut load = model.load();
         match tokens {
@@ -30,32 +34,22 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
         (mark, tokens, model.cost(&load))
     });
-    println!(
-        "{:<4} {:<28} {:>10} {:>14} {:>12} {:>9} {:>16}",
-        "mark", "step", "time", "intensity", "reached", "bound", "time per token"
-    );
+    writeln!(
+        out,
+        "mark step                               time      intensity      reached     bound   time per token"
+    )?;
     for (mark, tokens, cost) in &steps {
         let what =
             if *tokens == 4096 { "prefill of a 4,096 prompt".into() } else { format!("decode, batch of {tokens}") };
         let intensity = cost.flops() / cost.bytes();
         let reached = cost.flops().as_tflops() / cost.total().as_seconds();
-        println!(
-            "{mark:<4} {what:<28} {:>10} {intensity:>14.1} {reached:>9.0} TF {:>9} {:>16}",
-            cost.total(),
-            cost.bound(),
-            cost.total() / *tokens as f64
-        );
+        let (time, bound, each) = (cost.total(), cost.bound(), cost.total() / *tokens as f64);
+        writeln!(out, "{mark:<4} {what:<28} {time:>10} {intensity:>14.1} {reached:>9.0} TF {bound:>9} {each:>16}")?;
     }
-    println!("\nFLOP/s (log)                              ridge: {:.0}", roofline.ridge());
-    print!("{}", draw(&roofline, &steps));
-    println!("{:>WIDTH$}", "operations per byte (log)");
-    println!(
-        "\nLeft of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.3 % of the arithmetic."
-    );
-    println!(
-        "Batching moves decode to the right for free; prefill is at the roof already, only fewer tokens make it faster."
-    );
-    Ok(())
+    writeln!(out, "\nFLOP/s (log)                              ridge: {:.0}", roofline.ridge())?;
+    write!(out, "{}", draw(&roofline, &steps))?;
+    writeln!(out, "{:>WIDTH$}\n\n{CONCLUSION}", "operations per byte (log)")?;
+    Ok(out)
 }
 
 /// The roof and the steps on logarithmic axes: intensity 0.25 to 16,384, rate from 1/4096 of the peak.
@@ -66,8 +60,8 @@ fn draw(roofline: &Roofline, steps: &[(char, u64, llm_roofline::step::StepCost)]
         (octaves_below_peak / 12.0 * (HEIGHT - 1) as f64).round().clamp(0.0, (HEIGHT - 1) as f64) as usize
     };
     let intensity_at = |column: usize| 2f64.powf(-2.0 + 16.0 * column as f64 / (WIDTH - 1) as f64);
-    for column in 0..WIDTH {
-        let rate = roofline.attainable(FlopsPerByte::from_flops_per_byte(intensity_at(column)));
+    let roof = (0..WIDTH).map(|column| roofline.attainable(FlopsPerByte::from_flops_per_byte(intensity_at(column))));
+    for (column, rate) in roof.enumerate() {
         canvas[row(rate.as_flops_per_second())][column] = if rate < roofline.peak { '/' } else { '_' };
     }
     for (mark, _, cost) in steps {

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Provenance {
-    /// A vendor's sheet or documentation, read.
+    /// A vendor's sheet or documentation, or a published table of such figures, read; the source says which.
     Datasheet,
     /// A measurement.
     Measured,
     /// A parameter fitted to measurements.
     Fitted,
-    /// Recalled, derived or supposed; listed among the assumptions of every prediction that uses it.
+    /// Quoted from memory, derived or supposed; listed among the assumptions of every prediction that uses it.
     Assumed,
 }
 

@@ -97,3 +97,30 @@ fn weight_only_formats_speed_up_decode_and_fp8_speeds_up_both() {
     assert!(awq.0 / bf16.0 > 0.97 && awq.1 / bf16.1 < 0.45, "{awq:?} against {bf16:?}");
     assert!(fp8.0 / bf16.0 < 0.62 && fp8.1 / bf16.1 < 0.65, "{fp8:?} against {bf16:?}");
 }
+
+/// An answer lists the suppositions that it rests on, and no others.
+#[test]
+fn assumptions_are_those_of_the_answer() {
+    let on = |weights: &str, count: u32| {
+        compiled("qwen3-8b", weights, "rtx-4090-24gb", count).deployment().assumptions().join("\n")
+    };
+    assert!(on("bf16", 1).contains("compute.bf16") && !on("bf16", 1).contains("compute.fp8"));
+    assert!(on("fp8", 1).contains("compute.fp8"));
+    assert!(!on("fp8", 1).contains("int4") && !on("fp8", 1).contains("tdp"));
+    let on_h100 = |count| compiled("qwen3-8b", "bf16", "h100-sxm-80gb", count).deployment().assumptions().join("\n");
+    assert!(!on_h100(8).contains("are linked by") && on_h100(16).contains("are linked by"));
+}
+
+/// KV bytes per token and layer: 1,152 in 16 bits for every DeepSeek; in fp8 576, but 656 where sparse kernels want their own layout
+/// (DeepSeek-AI, FlashMLA README), and one byte per index key of 128 elements.
+#[test]
+fn latent_caches_in_8_bits() {
+    let per_token = |model: &str, kv: &str| {
+        let model = compiled(model, "fp8-block", "h200-sxm-141gb", 8);
+        let deployment = model.deployment().clone().with_kv(kv.parse().unwrap());
+        llm_roofline::memory::MemoryModel::new(&deployment).kv_per_sequence(1000).as_bytes() / 1000.0 / 61.0
+    };
+    assert_eq!(per_token("deepseek-v3", "bf16").round(), 1152.0);
+    assert_eq!(per_token("deepseek-v3", "fp8").round(), 576.0);
+    assert_eq!(per_token("deepseek-v3.2", "fp8").round(), 656.0 + 128.0);
+}

@@ -33,7 +33,9 @@ fn every_published_bit_rate_is_reproduced() {
                 Some(format(name).bits_per_weight(&expert))
             }
             "cache" => name.parse().ok().map(|cache: KvFormat| cache.bits_per_element(128)),
-            "latent" => name.parse().ok().map(|cache: KvFormat| cache.latent_bytes_per_token(512, 64).as_bytes()),
+            "latent" => {
+                name.parse().ok().map(|cache: KvFormat| cache.sparse_latent_bytes_per_token(512, 64).as_bytes())
+            }
             kind => panic!("kind {kind}"),
         };
         let found = found.unwrap_or_else(|| panic!("unknown format {name}"));

@@ -154,7 +154,7 @@ fn missing_formats_fall_back() {
     assert_eq!(format("m1-max-32c", Bf16, Bf16), Fp16);
     assert_eq!(format("tpu-v6e", Fp8, Fp8), Bf16);
     assert_eq!(format("h100-sxm-80gb", Fp4, Fp8), Fp8);
-    assert_eq!(format("h100-sxm-80gb", Fp4, Fp4), Fp8);
+    assert_eq!(format("h100-sxm-80gb", Fp4, Fp4), Bf16); // vLLM: weight-only Marlin kernels
     assert_eq!(format("h100-sxm-80gb", Fp4, Bf16), Bf16);
     assert_eq!(format("h100-sxm-80gb", Int4, Fp16), Fp16);
     assert_eq!(format("b200-sxm-180gb", Fp4, Fp4), Fp4);

@@ -18,6 +18,11 @@ fn any_request() -> impl Strategy<Value = Request> {
     })
 }
 
+/// Ordinary numbers, and every magnitude up to the largest.
+fn any_count() -> impl Strategy<Value = u64> {
+    prop_oneof![0u64..3000, (0u32..64).prop_map(|bits| 1 << bits), Just(u64::MAX)]
+}
+
 fn answer(model: &StepModel, request: Request) -> RequestEstimate {
     model.request(&request).unwrap()
 }
@@ -127,6 +132,28 @@ proptest! {
         }
     }
 
+    /// Whatever the numbers are: an error or an answer of numbers, and the parts of an answer take any number too.
+    #[test]
+    fn no_request_panics(
+        setup in any_setup(), prompt in any_count(), cached in any_count(), output in any_count(), batch in any_count(),
+    ) {
+        let model = setup.model();
+        let request = Request::new(prompt, output).with_cached_prompt_tokens(cached).with_batch(batch);
+        if let Ok(answer) = model.request(&request) {
+            prop_assert!(answer.e2e.is_finite() && answer.e2e > Seconds::ZERO);
+            prop_assert!(answer.mfu.is_finite() && answer.mbu.is_none_or(f64::is_finite));
+        }
+        prop_assert!(model.prefill(&request).total().is_finite());
+        prop_assert!(model.itl(&request, output).is_finite());
+        prop_assert!(model.explain_prefill(&request).total.is_finite());
+        prop_assert!(model.explain_decode(&request, output).total.is_finite());
+        prop_assert!(model.decode_step(batch, prompt).total().is_finite());
+        prop_assert!(model.memory_plan(batch, prompt).needed().is_finite());
+        if !has_chunks(&model) {
+            prop_assert!(model.decode_run(batch, prompt, output).total().is_finite());
+        }
+    }
+
     #[test]
     fn key_value_heads_are_replicated_when_they_run_out(halvings in 0u32..4, context in 1u64..5000) {
         let kv_heads = 8 >> halvings;
@@ -175,6 +202,10 @@ fn shapes_that_no_model_has_are_refused_instead_of_dividing_by_zero() {
     refuses(|architecture| of_attention(architecture, |attention| attention.reach = Reach::Chunk(0)));
     refuses(|architecture| architecture.hidden_size = 0);
     refuses(|architecture| architecture.layer_order.push(7));
+    let mut engine = llm_roofline::engine::Engine::ideal();
+    engine.efficiency.gemm.compute.value = 0.0;
+    let error = StepModel::compile(&Setup::new(dense(2, 1024, 8)).deployment().with_engine(engine)).unwrap_err();
+    assert_eq!(error.to_string(), "ideal: key `efficiency.gemm.compute`: is 0, expected a share above 0 and at most 1");
     let totals = |bits| Model::from_totals("totals", Totals::dense(7_000_000_000, bits, Bytes::ZERO));
     let system = || Setup::new(dense(2, 1024, 8)).deployment().system().clone();
     assert!(StepModel::compile(&Deployment::new(totals(16.0), system())).is_ok());

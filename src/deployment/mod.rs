@@ -2,13 +2,13 @@
 
 mod sharded;
 
-pub(crate) use sharded::matmul_peak;
-pub use sharded::{ShardedKind, ShardedLinear, ShardedModel};
+pub(crate) use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 
 use crate::engine::Engine;
-use crate::format::{KvFormat, WeightFormat};
+use crate::format::{KvFormat, NumberFormat, WeightFormat};
 use crate::hardware::System;
 use crate::model::{Architecture, Mixer, Model, ModelBody, ModelError, Reaches};
+use crate::profile::{ProfileError, Provenance};
 use std::sync::Arc;
 
 /// A model in given formats, spread over a system, run by an engine.
@@ -79,6 +79,9 @@ pub enum DeploymentError {
         /// Layer kind.
         layer: String,
     },
+    /// The engine's numbers cannot be those of one.
+    #[error(transparent)]
+    Engine(#[from] ProfileError),
     /// The model mixes more kinds of attention reach than a step can keep apart.
     #[error("the model mixes {found} kinds of attention windows, at most {limit} are supported")]
     TooManyReaches {
@@ -178,7 +181,7 @@ impl Deployment {
     /// Whether an engine could run this, memory aside.
     ///
     /// # Errors
-    /// [`DeploymentError`] if the model cannot be one, devices are missing or heads cannot be divided.
+    /// [`DeploymentError`] if the model or the engine cannot be one, devices are missing or heads cannot be divided.
     pub fn check(&self) -> Result<(), DeploymentError> {
         let (tensor_parallel, devices) = (self.tensor_parallel, self.system.count());
         if tensor_parallel == 0 {
@@ -187,6 +190,7 @@ impl Deployment {
         if tensor_parallel > devices {
             return Err(DeploymentError::NotEnoughDevices { tensor_parallel, devices });
         }
+        self.engine.check()?;
         match &self.model.body {
             ModelBody::Architecture(architecture) => {
                 architecture.check()?;
@@ -208,10 +212,13 @@ impl Deployment {
 
     /// What the answer rests on besides measured facts and data sheets, in sentences.
     pub fn assumptions(&self) -> Vec<String> {
-        let mut assumptions = self.system.device().assumptions();
-        if let ModelBody::Totals(_) = self.model.body {
-            assumptions
-                .push("model known by its totals only: attention arithmetic and activations are not counted".into());
+        let mut assumptions = self.hardware_assumptions();
+        if let ModelBody::Totals(totals) = &self.model.body {
+            assumptions.push(format!(
+                "model known by its totals only: attention arithmetic, activations and communication are not counted; {} bits per weight and \
+                 {} of cache per token whatever formats were asked for, multiplied in 16 bits",
+                totals.bits_per_weight, totals.kv_bytes_per_token
+            ));
         }
         if self.engine.slug == "ideal" {
             assumptions
@@ -221,6 +228,35 @@ impl Deployment {
             assumptions.push("recurrent state kept in 16 bits".into());
         }
         assumptions
+    }
+
+    /// The device facts that the answer depends on and that were not read in a data sheet, and the link that was supposed.
+    fn hardware_assumptions(&self) -> Vec<String> {
+        let device = self.system.device();
+        let mut formats = vec![device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).format];
+        if let Some(sharded) = self.sharded() {
+            formats.extend(sharded.formats());
+        }
+        let peaks: Vec<String> = formats.iter().map(|format| format!("compute.{format}")).collect();
+        let memory = ["memory.capacity", "memory.usable", "memory.bandwidth"];
+        let used = |key: &str| memory.contains(&key) || peaks.iter().any(|peak| peak == key);
+        let mut assumptions = device.assumptions_among(used);
+        if self.tensor_parallel > 1 && self.model.architecture().is_some() {
+            assumptions.extend(self.assumed_link());
+        }
+        assumptions
+    }
+
+    /// What is supposed about the link of the tensor-parallel group.
+    fn assumed_link(&self) -> Option<String> {
+        let link = self.system.group_link(self.tensor_parallel).ok()?;
+        let note = link.note.map(|note| format!(": {note}")).unwrap_or_default();
+        (link.provenance == Provenance::Assumed).then(|| {
+            format!(
+                "{} devices are linked by {} of {} per direction{note}",
+                self.tensor_parallel, link.kind, link.bandwidth
+            )
+        })
     }
 }
 

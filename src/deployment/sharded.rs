@@ -2,13 +2,13 @@
 
 use super::Deployment;
 use crate::format::{NumberFormat, TensorClass, WeightFormat};
-use crate::hardware::{Device, MatmulPeak};
+use crate::hardware::MatmulPeak;
 use crate::model::{Architecture, AttentionPass, Layer, Linear, Mixer, Split, Tensor, TensorOrigin};
 use crate::units::{Bytes, FlopsPerSecond};
 
 /// A matrix as one device holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ShardedLinear {
+pub(crate) struct ShardedLinear {
     /// The whole matrix.
     pub linear: Linear,
     /// Share of it on one device.
@@ -49,7 +49,7 @@ impl ShardedLinear {
 
 /// A kind of layer as one device holds it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ShardedKind<'a> {
+pub(crate) struct ShardedKind<'a> {
     /// Name of the kind.
     pub name: &'a str,
     /// The layer.
@@ -64,7 +64,7 @@ pub struct ShardedKind<'a> {
 
 /// A whole model as one device of the tensor-parallel group holds it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ShardedModel<'a> {
+pub(crate) struct ShardedModel<'a> {
     /// The architecture.
     pub architecture: &'a Architecture,
     /// Its kinds of layers.
@@ -83,17 +83,19 @@ pub struct ShardedModel<'a> {
 
 impl Deployment {
     /// The model as one device of the group holds it; `None` if only totals are known.
-    pub fn sharded(&self) -> Option<ShardedModel<'_>> {
+    pub(crate) fn sharded(&self) -> Option<ShardedModel<'_>> {
         Some(ShardedModel::new(self, self.model().architecture()?))
     }
 
     /// Bits of one cached element of an attention pass.
-    pub fn cache_bits(&self, layer: &Layer, pass: &AttentionPass) -> f64 {
+    pub(crate) fn cache_bits(&self, layer: &Layer, pass: &AttentionPass) -> f64 {
         match &layer.mixer {
+            // Kernels of sparse latent attention have a layout of their own in 8 bits; the indexer's keys are plain.
             Mixer::LatentAttention(latent)
-                if pass.elements_per_entry == latent.kv_lora_rank + latent.qk_rope_head_dim =>
+                if latent.sparse.is_some()
+                    && pass.elements_per_entry == latent.kv_lora_rank + latent.qk_rope_head_dim =>
             {
-                let bytes = self.kv().latent_bytes_per_token(latent.kv_lora_rank, latent.qk_rope_head_dim);
+                let bytes = self.kv().sparse_latent_bytes_per_token(latent.kv_lora_rank, latent.qk_rope_head_dim);
                 bytes.as_bytes() * 8.0 / pass.elements_per_entry as f64
             }
             Mixer::Attention(attention) => self.kv().bits_per_element(attention.head_dim),
@@ -140,6 +142,12 @@ impl<'a> ShardedModel<'a> {
             embedding_row_bytes: hidden as f64 * bits.embedding / 8.0,
             vector_bits: bits.vectors,
         }
+    }
+
+    /// The number formats in which the matrices are multiplied.
+    pub fn formats(&self) -> impl Iterator<Item = NumberFormat> {
+        let in_layers = self.kinds.iter().flat_map(|kind| kind.linears.iter().chain(&kind.expert));
+        in_layers.chain(&self.global).chain([&self.lm_head]).map(|linear| linear.format)
     }
 
     /// Bytes of all vectors; every device holds them whole.
@@ -216,7 +224,7 @@ fn shard(deployment: &Deployment, linear: &Linear, bits_per_weight: f64) -> Shar
     let (device, weights) = (deployment.system().device(), deployment.weights());
     // A tensor that the format leaves in 16 bits is multiplied in 16 bits, whatever the rest is.
     let wanted = if bits_per_weight == 16.0 { NumberFormat::Bf16 } else { weights.compute_format() };
-    let MatmulPeak { format, peak, .. } = matmul_peak(device, wanted);
+    let MatmulPeak { format, peak, .. } = device.matmul_peak(wanted, wanted);
     ShardedLinear {
         linear: *linear,
         share: linear.split.share(u64::from(deployment.tensor_parallel())),
@@ -225,12 +233,4 @@ fn shard(deployment: &Deployment, linear: &Linear, bits_per_weight: f64) -> Shar
         format,
         peak,
     }
-}
-
-/// What a product in the wanted format gets: 4- and 6-bit floats that the device has no units for are widened to 16 bits, as the
-/// weight-only kernels of engines do, not to 8 bits.
-pub(crate) fn matmul_peak(device: &Device, wanted: NumberFormat) -> MatmulPeak {
-    let narrow = matches!(wanted, NumberFormat::Fp4 | NumberFormat::Fp6);
-    let format = if narrow && device.peak(wanted).is_none() { NumberFormat::Bf16 } else { wanted };
-    device.matmul_peak(format, format)
 }

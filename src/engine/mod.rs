@@ -118,7 +118,7 @@ impl Engine {
     /// [`ProfileError`] with file, line, key and the nearest valid name; for efficiencies outside (0, 1].
     pub fn from_toml(text: &str, file: &str) -> Result<Self, ProfileError> {
         let engine: Self = profile::read(text, file)?;
-        engine.check(file).map_err(|error| error.locate(text))?;
+        engine.check_as(file).map_err(|error| error.locate(text))?;
         Ok(engine)
     }
 
@@ -127,7 +127,16 @@ impl Engine {
         toml::to_string(self).unwrap_or_default()
     }
 
-    fn check(&self, file: &str) -> Result<(), ProfileError> {
+    /// Whether an engine whose fields were changed is still one: shares in (0, 1], times that are finite and not negative, at least one
+    /// token per step, sources that are listed.
+    ///
+    /// # Errors
+    /// [`ProfileError`] with the key, the value and the range.
+    pub fn check(&self) -> Result<(), ProfileError> {
+        self.check_as(&self.slug)
+    }
+
+    fn check_as(&self, file: &str) -> Result<(), ProfileError> {
         if self.schema_version != 1 {
             let message = format!("is {}, this version reads 1", self.schema_version);
             return Err(ProfileError::at_key(file, "schema_version", message));
@@ -141,39 +150,55 @@ impl Engine {
             ("elementwise", &self.efficiency.elementwise),
         ];
         for (class, efficiency) in classes {
-            self.check_share(file, &format!("efficiency.{class}.compute"), &efficiency.compute)?;
-            self.check_share(file, &format!("efficiency.{class}.memory"), &efficiency.memory)?;
+            self.check_share(file, || format!("efficiency.{class}.compute"), &efficiency.compute)?;
+            self.check_share(file, || format!("efficiency.{class}.memory"), &efficiency.memory)?;
         }
-        self.check_share(file, "collective.efficiency", &self.collective.efficiency)?;
+        self.check_share(file, || "collective.efficiency".into(), &self.collective.efficiency)?;
         if let Some(fraction) = &self.scheduling.memory_fraction {
-            self.check_share(file, "scheduling.memory_fraction", fraction)?;
+            self.check_share(file, || "scheduling.memory_fraction".into(), fraction)?;
         }
-        let passes = self.overhead.elementwise_passes_per_layer.value;
-        if !(passes.is_finite() && passes >= 0.0) {
-            let message = format!("is {passes}, expected a number of passes that is not negative");
+        self.check_time(file, "overhead.per_step", &self.overhead.per_step)?;
+        self.check_time(file, "overhead.per_sequence", &self.overhead.per_sequence)?;
+        self.check_time(file, "collective.latency", &self.collective.latency)?;
+        let passes = &self.overhead.elementwise_passes_per_layer;
+        if !(passes.value.is_finite() && passes.value >= 0.0) {
+            let message = format!("is {}, expected a number of passes that is not negative", passes.value);
             return Err(ProfileError::at_key(file, "overhead.elementwise_passes_per_layer", message));
         }
-        if self.scheduling.max_tokens_per_step.as_ref().is_some_and(|budget| budget.value == 0) {
-            return Err(ProfileError::at_key(
-                file,
-                "scheduling.max_tokens_per_step",
-                "is 0, expected at least 1 token",
-            ));
+        self.check_source(file, || "overhead.elementwise_passes_per_layer".into(), &passes.source)?;
+        if let Some(budget) = &self.scheduling.max_tokens_per_step {
+            let key = "scheduling.max_tokens_per_step";
+            if budget.value == 0 {
+                return Err(ProfileError::at_key(file, key, "is 0, expected at least 1 token"));
+            }
+            self.check_source(file, || key.into(), &budget.source)?;
         }
         Ok(())
     }
 
-    fn check_share(&self, file: &str, key: &str, share: &Sourced<f64>) -> Result<(), ProfileError> {
+    fn check_time(&self, file: &str, key: &str, time: &Sourced<Seconds>) -> Result<(), ProfileError> {
+        if !(time.value.is_finite() && time.value >= Seconds::ZERO) {
+            let message = format!("is {}, expected a finite time that is not negative", time.value);
+            return Err(ProfileError::at_key(file, key, message));
+        }
+        self.check_source(file, || key.into(), &time.source)
+    }
+
+    fn check_share(&self, file: &str, key: impl Fn() -> String, share: &Sourced<f64>) -> Result<(), ProfileError> {
         if !(share.value > 0.0 && share.value <= 1.0) {
             let message = format!("is {}, expected a share above 0 and at most 1", share.value);
-            return Err(ProfileError::at_key(file, key, message));
+            return Err(ProfileError::at_key(file, &key(), message));
         }
-        if !self.sources.contains_key(&share.source) {
-            let known = self.sources.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            let message = format!("names the source `{}`, declared in [sources] are: {known}", share.source);
-            return Err(ProfileError::at_key(file, key, message));
+        self.check_source(file, key, &share.source)
+    }
+
+    fn check_source(&self, file: &str, key: impl Fn() -> String, source: &str) -> Result<(), ProfileError> {
+        if self.sources.contains_key(source) {
+            return Ok(());
         }
-        Ok(())
+        let known = self.sources.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let message = format!("names the source `{source}`, declared in [sources] are: {known}");
+        Err(ProfileError::at_key(file, &key(), message))
     }
 }
 
@@ -196,9 +221,32 @@ mod tests {
         let error = Engine::from_toml(&above_one, "mine.toml").unwrap_err();
         assert!(error.to_string().contains("efficiency.gemm.compute"), "{error}");
         assert!(error.to_string().contains("1.5"), "{error}");
+        let unsourced = text.replacen(
+            "latency = { value = \"0 s\", kind = \"assumed\", source = \"definition\"",
+            "latency = { value = \"0 s\", kind = \"assumed\", source = \"hearsay\"",
+            1,
+        );
+        let error = Engine::from_toml(&unsourced, "mine.toml").unwrap_err();
+        assert!(error.to_string().contains("key `collective.latency`: names the source `hearsay`"), "{error}");
         let mistyped = text.replacen("per_step", "per_stepp", 1);
         let error = Engine::from_toml(&mistyped, "mine.toml").unwrap_err();
         assert!(error.to_string().contains("did you mean `per_step`"), "{error}");
         assert_eq!(error.line, Some(1 + mistyped.lines().position(|line| line.starts_with("per_stepp")).unwrap()));
+    }
+
+    #[test]
+    fn changed_engines_are_checked_again() {
+        let changed = |change: fn(&mut Engine)| {
+            let mut engine = Engine::ideal();
+            change(&mut engine);
+            engine.check().unwrap_err().to_string()
+        };
+        let share = changed(|engine| engine.efficiency.gemm.memory.value = f64::NAN);
+        assert_eq!(share, "ideal: key `efficiency.gemm.memory`: is NaN, expected a share above 0 and at most 1");
+        let time = changed(|engine| engine.overhead.per_step.value = Seconds::from_seconds(-1.0));
+        assert!(time.contains("overhead.per_step") && time.contains("not negative"), "{time}");
+        let budget = changed(|engine| engine.scheduling.max_tokens_per_step = Some(Sourced::assumed(0)));
+        assert!(budget.contains("scheduling.max_tokens_per_step"), "{budget}");
+        assert!(Engine::ideal().check().is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! Formats of the key-value cache.
 
+use super::GgufType;
 use super::weight_name::{FormatError, unknown};
-use super::{GgufType, NumberFormat};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -92,7 +92,8 @@ impl KvFormat {
         }
     }
 
-    /// Bytes that one token takes in one layer of latent attention (MLA).
+    /// Bytes that one token takes in one layer of sparse latent attention (DeepSeek-V3.2). Dense latent attention has no layout of its
+    /// own: `kv_lora_rank + rope_dim` elements of [`bits_per_element`](Self::bits_per_element).
     ///
     /// # Formula
     /// `(kv_lora_rank + rope_dim) * bits / 8`. In `fp8` the latent carries a 32-bit scale per 128 elements and the rotary key
@@ -100,10 +101,10 @@ impl KvFormat {
     ///
     /// ```
     /// use llm_roofline::format::KvFormat;
-    /// assert_eq!(KvFormat::Bf16.latent_bytes_per_token(512, 64).as_bytes(), 1152.0);
-    /// assert_eq!(KvFormat::Fp8.latent_bytes_per_token(512, 64).as_bytes(), 656.0);
+    /// assert_eq!(KvFormat::Bf16.sparse_latent_bytes_per_token(512, 64).as_bytes(), 1152.0);
+    /// assert_eq!(KvFormat::Fp8.sparse_latent_bytes_per_token(512, 64).as_bytes(), 656.0);
     /// ```
-    pub fn latent_bytes_per_token(self, kv_lora_rank: u64, rope_dim: u64) -> Bytes {
+    pub fn sparse_latent_bytes_per_token(self, kv_lora_rank: u64, rope_dim: u64) -> Bytes {
         let bytes = match self {
             Self::Fp8 => kv_lora_rank + 4 * kv_lora_rank.div_ceil(128) + 2 * rope_dim,
             _ => {
@@ -112,16 +113,6 @@ impl KvFormat {
             }
         };
         Bytes::from_bytes(bytes as f64)
-    }
-
-    /// The format in which attention multiplies what it reads: 8-bit floats as they are, everything else in 16 bits or 32.
-    pub const fn compute_format(self) -> NumberFormat {
-        match self {
-            Self::Fp32 => NumberFormat::Fp32,
-            Self::Bf16 => NumberFormat::Bf16,
-            Self::Fp8 => NumberFormat::Fp8,
-            _ => NumberFormat::Fp16,
-        }
     }
 
     /// The name in lower case.

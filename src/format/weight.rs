@@ -185,8 +185,11 @@ impl WeightFormat {
         }
     }
 
-    /// The format in which activations enter a matrix product with these weights.
-    pub fn activation_format(&self) -> NumberFormat {
+    /// The format in which the matrix products run, on hardware that has it: 8-bit formats in 8 bits, 4-bit floats in 4-bit
+    /// floats, everything that is only stored small in 16 bits.
+    ///
+    /// Hardware without it must fall back: weights in `mxfp4` on a GPU without 4-bit units are multiplied in 16 bits.
+    pub fn compute_format(&self) -> NumberFormat {
         match self {
             Self::Fp32 | Self::Gguf(GgufFileType::F32) => NumberFormat::Fp32,
             Self::Bf16 | Self::Gguf(GgufFileType::BF16) => NumberFormat::Bf16,
@@ -196,14 +199,6 @@ impl WeightFormat {
             Self::Mxfp4 | Self::Nvfp4 => NumberFormat::Fp4,
             _ => NumberFormat::Fp16,
         }
-    }
-
-    /// The format in which the matrix products run, on hardware that has it: 8-bit formats in 8 bits, 4-bit floats in 4-bit
-    /// floats, everything that is only stored small in 16 bits.
-    ///
-    /// Hardware without it must fall back: weights in `mxfp4` on a GPU without 4-bit units are multiplied in 16 bits.
-    pub fn compute_format(&self) -> NumberFormat {
-        self.activation_format()
     }
 
     /// Whether only the weights are small: they are widened before they are multiplied, so small weights speed up decode but

@@ -225,10 +225,15 @@ impl Device {
     /// # Ok::<(), llm_roofline::hardware::DeviceError>(())
     /// ```
     pub fn assumptions(&self) -> Vec<String> {
+        self.assumptions_among(|_| true)
+    }
+
+    /// The same for the facts whose [`key`](Fact::key) is `used`.
+    pub fn assumptions_among(&self, used: impl Fn(&str) -> bool) -> Vec<String> {
         let reference = |key| self.profile.sources.get(key).map_or("", String::as_str);
         self.facts()
             .iter()
-            .filter(|fact| fact.kind == Provenance::Assumed)
+            .filter(|fact| fact.kind == Provenance::Assumed && used(&fact.key))
             .map(|fact| format!("{}: {fact}: {}", self.profile.name, reference(fact.source)))
             .collect()
     }

@@ -21,8 +21,8 @@ impl Device {
     ///
     /// The operands meet in the wider of the two formats, because kernels expand the narrower one on the fly (4-bit weights with
     /// 16-bit activations compute in 16 bits); at equal width in that of the activations. A format that the device lacks is
-    /// replaced by the next wider one it has: 4-bit float by 8-bit float, 8-bit by 16-bit, bfloat16 by half precision, and single
-    /// precision at last.
+    /// replaced by one that it has: 8-, 6- and 4-bit floats and 8-bit integers by 16 bits, as the weight-only kernels of engines do (vLLM
+    /// runs MXFP4 and NVFP4 on Hopper that way), 4-bit integers by 8-bit ones, bfloat16 by half precision, and single precision at last.
     ///
     /// # Examples
     /// ```
@@ -57,8 +57,8 @@ const fn preferences(format: NumberFormat) -> &'static [NumberFormat] {
         Bf16 => &[Bf16, Fp16, Tf32, Fp32],
         Fp8 => &[Fp8, Bf16, Fp16, Tf32, Fp32],
         Int8 => &[Int8, Bf16, Fp16, Tf32, Fp32],
-        Fp6 => &[Fp6, Fp8, Bf16, Fp16, Tf32, Fp32],
-        Fp4 => &[Fp4, Fp6, Fp8, Bf16, Fp16, Tf32, Fp32],
+        Fp6 => &[Fp6, Bf16, Fp16, Tf32, Fp32],
+        Fp4 => &[Fp4, Bf16, Fp16, Tf32, Fp32],
         Int4 => &[Int4, Int8, Bf16, Fp16, Tf32, Fp32],
     }
 }

@@ -148,8 +148,10 @@ pub struct AttentionPass {
     pub elements_per_entry: u64,
     /// Cache elements written per new token by this layer (0 when the cache belongs to another layer).
     pub elements_written_per_token: f64,
-    /// Query and output elements moved per new token.
-    pub io_elements_per_token: u64,
+    /// Query and output elements moved per new token in decode.
+    pub decode_io_elements_per_token: u64,
+    /// The same in prefill, where it may differ (MLA works with expanded heads instead of the wider latent).
+    pub prefill_io_elements_per_token: u64,
     /// Operations to expand one cached entry before prefill attention can use it (MLA), all heads.
     pub expand_flops_per_entry: f64,
 }
@@ -199,7 +201,8 @@ impl Attention {
             prefill_flops_per_pair: flops,
             elements_per_entry: per_entry,
             elements_written_per_token: if self.kv == KvSource::Shared { 0.0 } else { per_entry as f64 },
-            io_elements_per_token: self.heads * (self.head_dim + self.value_dim()),
+            decode_io_elements_per_token: self.heads * (self.head_dim + self.value_dim()),
+            prefill_io_elements_per_token: self.heads * (self.head_dim + self.value_dim()),
             expand_flops_per_entry: 0.0,
         });
         push_indexer(self.sparse, Reach::Full, out);
@@ -254,7 +257,8 @@ impl LatentAttention {
             prefill_flops_per_pair: 2.0 * (self.heads * expanded) as f64,
             elements_per_entry: latent,
             elements_written_per_token: latent as f64,
-            io_elements_per_token: self.heads * (latent + self.kv_lora_rank),
+            decode_io_elements_per_token: self.heads * (latent + self.kv_lora_rank),
+            prefill_io_elements_per_token: self.heads * expanded,
             expand_flops_per_entry: 2.0
                 * (self.kv_lora_rank * self.heads * (self.qk_nope_head_dim + self.v_head_dim)) as f64,
         });
@@ -305,7 +309,8 @@ impl CompressedAttention {
             prefill_flops_per_pair: flops,
             elements_per_entry: self.head_dim,
             elements_written_per_token: self.head_dim as f64,
-            io_elements_per_token: 2 * self.heads * self.head_dim,
+            decode_io_elements_per_token: 2 * self.heads * self.head_dim,
+            prefill_io_elements_per_token: 2 * self.heads * self.head_dim,
             expand_flops_per_entry: 0.0,
         };
         out.push(window);
@@ -317,7 +322,8 @@ impl CompressedAttention {
             name: "compressed attention",
             reach: Reach::Selected { ratio, top: self.sparse.map_or(0, |sparse| sparse.top_k) },
             elements_written_per_token: self.head_dim as f64 / ratio as f64,
-            io_elements_per_token: 0,
+            decode_io_elements_per_token: 0,
+            prefill_io_elements_per_token: 0,
             ..window
         });
         push_indexer(self.sparse, Reach::Selected { ratio, top: 0 }, out);
@@ -343,7 +349,8 @@ fn push_indexer(sparse: Option<SparseSelection>, reach: Reach, out: &mut Vec<Att
             Reach::Selected { ratio, .. } => head_dim as f64 / ratio as f64,
             _ => head_dim as f64,
         },
-        io_elements_per_token: heads * head_dim,
+        decode_io_elements_per_token: heads * head_dim,
+        prefill_io_elements_per_token: heads * head_dim,
         expand_flops_per_entry: 0.0,
     });
 }

@@ -103,15 +103,16 @@ impl Moe {
     /// ```
     /// # use llm_roofline::model::Moe;
     /// # let moe: Moe = toml::from_str("experts = 8\nexperts_per_token = 2\nintermediate = 1\ngated = true").unwrap();
-    /// assert_eq!(moe.expected_distinct_experts(1.0), 2.0);
+    /// assert_eq!(format!("{:.4}", moe.expected_distinct_experts(1.0)), "2.0000");
     /// assert_eq!(format!("{:.4}", moe.expected_distinct_experts(4.0)), "5.4688");
     /// ```
     pub fn expected_distinct_experts(&self, tokens: f64) -> f64 {
-        let (experts, chosen) = (self.experts as f64, self.experts_per_token as f64);
-        if tokens == 1.0 || chosen >= experts {
-            return if tokens > 0.0 { chosen } else { 0.0 };
-        }
-        -experts * (tokens * (-chosen / experts).ln_1p()).exp_m1()
+        if tokens > 0.0 { -(self.experts as f64) * (tokens * self.log_missed()).exp_m1() } else { 0.0 }
+    }
+
+    /// Logarithm of the probability that one token is not sent to a given expert: `ln(1 - k/E)`.
+    pub(crate) fn log_missed(&self) -> f64 {
+        (-(self.experts_per_token as f64) / self.experts as f64).ln_1p()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::check::{LAYER_LIMIT, ModelError};
 use super::{Architecture, Layer, Linear, Model, ModelBody, MtpModules, Published, Totals};
-use crate::format::GgufFamily;
+use crate::format::{GgufFamily, WeightFormat};
 use crate::profile::{self, ProfileError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,6 +85,10 @@ impl Model {
                 return Err(ProfileError::at_key(file, "architecture", message));
             }
         };
+        if let Some(format) = &raw.native_format {
+            let known = format.parse::<WeightFormat>();
+            known.map_err(|error| ProfileError::at_key(file, "native_format", error).locate(text))?;
+        }
         Ok(Self {
             slug: raw.slug,
             name: raw.name,

@@ -13,7 +13,8 @@ pub enum Reach {
     Full,
     /// The last so many tokens (sliding window): `min(n, w)`.
     Window(u64),
-    /// Those of the same chunk: `(n - 1) mod w + 1`, as Llama 4's local layers.
+    /// Those of the same chunk: `(n - 1) mod w + 1`, as Llama 4's local layers. A chunk of 0 tokens, which no checked model has, is
+    /// taken as 1.
     Chunk(u64),
     /// The best `top` (0 = all) of entries that stand for `ratio` tokens each: `min(n / ratio, top)`. Sparse attention with an
     /// indexer (DeepSeek-V3.2) has one entry per token, compressed caches (DeepSeek-V4) one for several; the entry under construction
@@ -40,8 +41,8 @@ impl Reach {
             Self::Full => n as f64,
             Self::Window(window) => n.min(window) as f64,
             Self::Chunk(_) if n == 0 => 0.0,
-            Self::Chunk(chunk) => ((n - 1) % chunk + 1) as f64,
-            Self::Selected { ratio, top } => n.min(saturation(ratio, top)) as f64 / ratio as f64,
+            Self::Chunk(chunk) => ((n - 1) % chunk.max(1) + 1) as f64,
+            Self::Selected { ratio, top } => n.min(saturation(ratio, top)) as f64 / tokens_per_entry(ratio),
         }
     }
 
@@ -57,7 +58,7 @@ impl Reach {
     /// assert_eq!(Reach::Window(3).pairs(1, 4), 2.0 + 3.0 + 3.0 + 3.0);
     /// ```
     pub fn pairs(self, cached: u64, new: u64) -> f64 {
-        self.prefix_sum(cached + new) - self.prefix_sum(cached)
+        self.prefix_sum(cached.saturating_add(new)) - self.prefix_sum(cached)
     }
 
     /// The sum of `attended(n)` for `n` in `1 ..= to`.
@@ -66,23 +67,26 @@ impl Reach {
         match self {
             Self::Full => triangle(to),
             Self::Window(window) => clipped(window),
-            Self::Chunk(chunk) => (to / chunk) as f64 * triangle(chunk) + triangle(to % chunk),
-            Self::Selected { ratio, top } => clipped(saturation(ratio, top).min(to)) / ratio as f64,
+            Self::Chunk(chunk) => {
+                let chunk = chunk.max(1);
+                (to / chunk) as f64 * triangle(chunk) + triangle(to % chunk)
+            }
+            Self::Selected { ratio, top } => clipped(saturation(ratio, top).min(to)) / tokens_per_entry(ratio),
         }
     }
 
     /// Entries of the cache that are read when `new` tokens are appended to `cached` ones, each once.
     pub fn read(self, cached: u64, new: u64) -> f64 {
-        let end = cached + new;
+        let end = cached.saturating_add(new);
         match self {
             Self::Full => end as f64,
             Self::Window(window) => end.min(window.saturating_sub(1).saturating_add(new)) as f64,
-            Self::Chunk(chunk) => end.min(cached % chunk + new) as f64,
+            Self::Chunk(chunk) => end.min((cached % chunk.max(1)).saturating_add(new)) as f64,
             // A single query reads its selection; many queries together may select everything.
             Self::Selected { ratio, top } if top > 0 => {
-                end.min(saturation(ratio, top).saturating_mul(new.max(1))) as f64 / ratio as f64
+                end.min(saturation(ratio, top).saturating_mul(new.max(1))) as f64 / tokens_per_entry(ratio)
             }
-            Self::Selected { ratio, .. } => end as f64 / ratio as f64,
+            Self::Selected { ratio, .. } => end as f64 / tokens_per_entry(ratio),
         }
     }
 
@@ -91,7 +95,7 @@ impl Reach {
         match self {
             Self::Full => context as f64,
             Self::Window(window) | Self::Chunk(window) => context.min(window) as f64,
-            Self::Selected { ratio, .. } => context as f64 / ratio as f64,
+            Self::Selected { ratio, .. } => context as f64 / tokens_per_entry(ratio),
         }
     }
 
@@ -108,7 +112,7 @@ impl Reach {
             }
             Self::Selected { ratio, top } => {
                 if n < saturation(ratio, top) {
-                    1.0 / ratio as f64
+                    1.0 / tokens_per_entry(ratio)
                 } else {
                     0.0
                 }
@@ -123,7 +127,10 @@ impl Reach {
         let limit = match self {
             Self::Full => return None,
             Self::Window(window) => window,
-            Self::Chunk(chunk) => return Some(if n == 0 { 0 } else { n.div_ceil(chunk) * chunk }),
+            Self::Chunk(chunk) => {
+                let chunk = if chunk == 0 { 1 } else { chunk };
+                return Some(if n == 0 { 0 } else { n.div_ceil(chunk).saturating_mul(chunk) });
+            }
             Self::Selected { ratio, top } => saturation(ratio, top),
         };
         if n < limit && limit < u64::MAX { Some(limit) } else { None }
@@ -168,7 +175,16 @@ impl Reaches {
 
 /// The position from which on `top` entries are attended to.
 const fn saturation(ratio: u64, top: u64) -> u64 {
-    if top == 0 { u64::MAX } else { ratio.saturating_mul(top) }
+    match (ratio, top) {
+        (_, 0) => u64::MAX,
+        (0, top) => top,
+        (ratio, top) => ratio.saturating_mul(top),
+    }
+}
+
+/// A ratio of 0, which no checked model has, is taken as 1.
+fn tokens_per_entry(ratio: u64) -> f64 {
+    ratio.max(1) as f64
 }
 
 /// `1 + 2 + ... + n`.
@@ -211,6 +227,20 @@ mod tests {
         fn no_query_reads_more_than_its_pairs(reach in any_reach(), cached in 0u64..700, new in 1u64..700) {
             prop_assert!(reach.read(cached, new) <= reach.pairs(cached, new) + 1.0);
             prop_assert!(reach.attended(cached + new) <= reach.read(cached, new) + 1e-9);
+        }
+
+        /// Also shapes that no model has: answers are numbers, and nothing overflows.
+        #[test]
+        fn nothing_panics(size in any::<u64>(), top in any::<u64>(), cached in any::<u64>(), new in any::<u64>()) {
+            for (size, top) in [(size, top), (0, top), (size, 0), (0, 0), (u64::MAX, u64::MAX)] {
+                let selected = Reach::Selected { ratio: size, top };
+                for reach in [Reach::Full, Reach::Window(size), Reach::Chunk(size), selected] {
+                    let numbers = [reach.attended(cached), reach.pairs(cached, new), reach.read(cached, new)];
+                    let kept = [reach.kept(cached), reach.slope(cached)];
+                    prop_assert!(numbers.into_iter().chain(kept).all(|x| x.is_finite() && x >= 0.0), "{:?}", reach);
+                    prop_assert!(reach.line_end(cached).is_none_or(|end| end >= cached), "{:?}", reach);
+                }
+            }
         }
     }
 }

@@ -8,7 +8,10 @@ use crate::units::{Bytes, Flops};
 ///
 /// # Formula
 /// Per sequence and attended token: `flops = 2 * heads * (head_dim + v_head_dim)`, bytes of `kv_heads * (head_dim + v_head_dim)` cache
-/// elements; plus query and output. Intensity is about `heads / kv_heads` per 16-bit element pair: memory-bound everywhere.
+/// elements; plus query and output, in 16 bits. For long contexts the intensity is `2 * heads / (kv_heads * bytes per element)`, 4 operations
+/// per byte for 32 query heads on 8 key-value heads in 16 bits: memory-bound everywhere.
+///
+/// The new token's own entry is read; that it is also written is not counted here (the step model counts it).
 pub fn decode_attention(attention: &Attention, sequences: f64, context: u64, kv_bits: f64) -> Work {
     let attended = sequences * attention.reach.attended(context);
     attention_work(attention, attended, attended, sequences, kv_bits)
@@ -18,7 +21,7 @@ pub fn decode_attention(attention: &Attention, sequences: f64, context: u64, kv_
 ///
 /// # Formula
 /// Exact causal pairs `new * cached + new * (new + 1) / 2` (fewer under a window), `2 * heads * (head_dim + v_head_dim)` operations each;
-/// every reachable cache entry is read once, queries and outputs move once.
+/// every reachable cache entry is read once, queries and outputs move once. Writing the new entries is not counted here.
 pub fn prefill_attention(attention: &Attention, cached: u64, new: u64, kv_bits: f64) -> Work {
     let (pairs, read) = (attention.reach.pairs(cached, new), attention.reach.read(cached, new));
     attention_work(attention, pairs, read, new as f64, kv_bits)

@@ -82,7 +82,7 @@ impl StepModel {
         let (ttft, decode_time) = (prefill.total(), decode.total());
         let tpot = (steps > 0).then(|| decode_time / steps as f64);
         let e2e = ttft + decode_time;
-        let new_tokens = batch * (request.prompt_tokens - request.cached_prompt_tokens) as f64;
+        let new_tokens = batch * request.new_prompt_tokens() as f64;
         let rate = |tokens: f64, time: Seconds| TokensPerSecond::from_tokens_per_second(tokens / time.as_seconds());
         Ok(RequestEstimate {
             request: *request,
@@ -105,21 +105,20 @@ impl StepModel {
 
     /// Gap before the output token at `position` (from 2, since the first comes out of the prefill).
     pub fn itl(&self, request: &Request, position: u64) -> Seconds {
-        self.decode_step(request.batch, request.prompt_tokens + position.saturating_sub(2)).total()
+        self.decode_step(request.batch, request.cached_before(position)).total()
     }
 
     /// The prefill as if it were one step, operator by operator.
     pub fn explain_prefill(&self, request: &Request) -> Explanation {
         let mut load = self.load();
-        let new = request.prompt_tokens.saturating_sub(request.cached_prompt_tokens);
-        load.add_prefills(request.cached_prompt_tokens, new, true, request.batch as f64);
+        load.add_prefills(request.cached_prompt_tokens, request.new_prompt_tokens(), true, request.batch as f64);
         self.explain(&load)
     }
 
     /// The decode step before the output token at `position`, operator by operator.
     pub fn explain_decode(&self, request: &Request, position: u64) -> Explanation {
         let mut load = self.load();
-        load.add_decode(request.prompt_tokens + position.saturating_sub(2), 1, request.batch as f64);
+        load.add_decode(request.cached_before(position), 1, request.batch as f64);
         self.explain(&load)
     }
 

@@ -53,7 +53,7 @@ pub enum RequestError {
         what: &'static str,
     },
     /// More cached tokens than the prompt can have.
-    #[error("{cached} cached prompt tokens of a prompt of {prompt} tokens: at most {} can be cached, the last one must be computed", .prompt - 1)]
+    #[error("{cached} cached prompt tokens of a prompt of {prompt} tokens: at most {} can be cached, the last one must be computed", .prompt.saturating_sub(1))]
     TooManyCached {
         /// Cached tokens.
         cached: u64,
@@ -89,11 +89,12 @@ pub enum RequestError {
 impl std::fmt::Display for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { prompt_tokens, output_tokens, batch, cached_prompt_tokens } = self;
-        write!(f, "{batch} request(s) of {prompt_tokens} prompt tokens")?;
+        let plural = |count: u64| if count == 1 { "" } else { "s" };
+        write!(f, "{batch} request{} of {prompt_tokens} prompt token{}", plural(*batch), plural(*prompt_tokens))?;
         if *cached_prompt_tokens > 0 {
             write!(f, " ({cached_prompt_tokens} cached)")?;
         }
-        write!(f, " and {output_tokens} output tokens")
+        write!(f, " and {output_tokens} output token{}", plural(*output_tokens))
     }
 }
 
@@ -118,6 +119,16 @@ impl Request {
     /// Tokens of prompt and answer: the longest context that is reached.
     pub const fn context_tokens(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Prompt tokens that are computed.
+    pub const fn new_prompt_tokens(&self) -> u64 {
+        self.prompt_tokens.saturating_sub(self.cached_prompt_tokens)
+    }
+
+    /// Tokens in the cache when the output token at `position` is computed; the first one comes out of the prefill.
+    const fn cached_before(&self, position: u64) -> u64 {
+        self.prompt_tokens.saturating_add(position.saturating_sub(2))
     }
 
     fn check(&self, context_limit: Option<u64>, prefill_steps: u64) -> Result<(), RequestError> {

@@ -7,9 +7,9 @@ impl StepModel {
     /// The cost of processing all prompts of the request: one step, or several where the engine limits the tokens of a step.
     ///
     /// Under a limit, prompts are processed one after another, as many tokens per step as allowed: chunks of long prompts, several short
-    /// prompts together.
+    /// prompts together. Nothing is checked here: a prompt of which everything is cached costs nothing.
     pub fn prefill(&self, request: &Request) -> StepCost {
-        let (cached, new) = (request.cached_prompt_tokens, request.prompt_tokens - request.cached_prompt_tokens);
+        let (cached, new) = (request.cached_prompt_tokens, request.new_prompt_tokens());
         let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
         let Some(budget) =
             budget.map(|budget| budget.value).filter(|&budget| budget < new.saturating_mul(request.batch))
@@ -23,8 +23,7 @@ impl StepModel {
 
     /// Steps that [`prefill`](Self::prefill) takes.
     pub fn prefill_steps(&self, request: &Request) -> u64 {
-        let new = request.prompt_tokens.saturating_sub(request.cached_prompt_tokens);
-        let tokens = new.saturating_mul(request.batch);
+        let tokens = request.new_prompt_tokens().saturating_mul(request.batch);
         let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
         budget.map_or(1, |budget| tokens.div_ceil(budget.value.max(1)))
     }

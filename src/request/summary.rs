@@ -140,9 +140,9 @@ impl fmt::Display for Summary {
             .with_cached_prompt_tokens(self.cached_prompt_tokens);
         writeln!(f, "{request}\n")?;
         let millis = |millis: f64| Seconds::from_millis(millis).to_string();
-        let rate = |rate: f64| format!("{rate:.1} tok/s");
+        let rate = |rate: f64| if rate < 1000.0 { format!("{rate:.1} tok/s") } else { format!("{rate:.0} tok/s") };
         let bytes = |bytes: f64| Bytes::from_bytes(bytes).to_string();
-        let mut row = |name: &str, value: String, meaning: &str| writeln!(f, "  {name:<22} {value:>19}   {meaning}");
+        let mut row = |name: &str, value: String, meaning: &str| writeln!(f, "  {name:<22} {value:>20}   {meaning}");
         let prefill = format!("time to first token, {} bound, MFU {:.0} %", self.prefill_bound, 100.0 * self.mfu);
         row("TTFT", millis(self.ttft_ms), &prefill)?;
         if let (Some(tpot), Some(first), Some(last)) = (self.tpot_ms, self.itl_first_ms, self.itl_last_ms) {

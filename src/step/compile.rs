@@ -8,7 +8,7 @@ use crate::deployment::{Deployment, ShardedKind, ShardedLinear, ShardedModel};
 use crate::engine::{Efficiency, Engine};
 use crate::format::{NumberFormat, TensorClass};
 use crate::memory::STATE_BITS;
-use crate::model::{AttentionPass, Mixer, Reaches, Split, Totals};
+use crate::model::{AttentionPass, FeedForward, Layer, Mixer, Reaches, Split, Totals};
 use crate::operator::OperatorClass;
 use crate::roofline::Roofline;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond};
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Activations between operators are kept in 16 bits.
 const ACTIVATION_BYTES: f64 = 2.0;
+/// Models known by their totals are multiplied in 16 bits.
+pub(super) const TOTALS_FORMAT: NumberFormat = NumberFormat::Bf16;
 
 /// All operators of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,7 +55,7 @@ pub(super) fn architecture_terms(
 pub(super) fn totals_terms(deployment: &Deployment, totals: &Totals) -> Terms {
     let (engine, tp) = (deployment.engine(), f64::from(deployment.tensor_parallel()));
     let device = deployment.system().device();
-    let peak = device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak;
+    let peak = device.matmul_peak(TOTALS_FORMAT, TOTALS_FORMAT).peak;
     let group: Arc<str> = "model".into();
     let roofline = |efficiency| achieved(efficiency, peak, device.bandwidth());
     let linear = LinearTerm {
@@ -175,7 +177,8 @@ impl<'a> Compiler<'a> {
         let moved: f64 = fused.map(|run| self.linear(run, 1.0, Rows::All).bytes_per_row).sum();
         Some(ExpertTerm {
             count: kind.count as f64,
-            moe: moe.clone(),
+            experts: moe.experts as f64,
+            log_missed: moe.log_missed(),
             flops_per_token: 2.0 * chosen * params,
             bytes_per_expert: kind.expert.iter().map(ShardedLinear::weight_bytes).sum::<f64>() + vectors,
             bytes_per_token: chosen * moved,
@@ -189,19 +192,20 @@ impl<'a> Compiler<'a> {
         let cache_bytes =
             self.deployment.cache_bits(kind.layer, pass) / 8.0 * Split::KvHeads(pass.kv_heads).share(self.tp);
         let written = pass.elements_written_per_token * cache_bytes;
-        let io = pass.io_elements_per_token as f64 * ACTIVATION_BYTES * head_share;
+        let moved = |io_elements: u64| written + io_elements as f64 * ACTIVATION_BYTES * head_share;
         let decode = AttentionTerm {
             count: kind.count as f64,
             reach: self.reaches.position(pass.reach).unwrap_or(0),
             flops_per_pair: pass.decode_flops_per_pair * head_share,
             flops_per_cached: 0.0,
             bytes_per_entry: pass.elements_per_entry as f64 * cache_bytes,
-            bytes_per_token: written + io,
+            bytes_per_token: moved(pass.decode_io_elements_per_token),
             roofline: achieved(&self.engine.efficiency.decode_attention, self.activation_peak, self.bandwidth),
         };
         let prefill = AttentionTerm {
             flops_per_pair: pass.prefill_flops_per_pair * head_share,
             flops_per_cached: pass.expand_flops_per_entry * head_share,
+            bytes_per_token: moved(pass.prefill_io_elements_per_token),
             roofline: achieved(&self.engine.efficiency.prefill_attention, self.activation_peak, self.bandwidth),
             ..decode
         };
@@ -229,19 +233,14 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// An all-reduce after every product whose input features are divided, and one after the divided embedding table.
+    /// An all-reduce after every token mixer and every feed-forward (the last matrix of each is divided by its input features), and
+    /// one after the divided embedding table.
     fn collective(&self, link: BytesPerSecond) -> CollectiveTerm {
         let architecture = self.sharded.architecture;
-        let per_layer = |kind: &ShardedKind<'_>| {
-            let divided = |class_of_mixer: bool| {
-                let mut linears = kind.linears.iter().chain(&kind.expert);
-                linears.any(|linear| {
-                    linear.linear.split == Split::Input && is_mixer_output(linear.linear.class) == class_of_mixer
-                })
-            };
-            f64::from(u8::from(divided(true)) + u8::from(divided(false)))
+        let per_layer = |layer: &Layer| {
+            f64::from(u8::from(layer.mixer != Mixer::None) + u8::from(layer.feed_forward != FeedForward::None))
         };
-        let in_layers: f64 = self.sharded.kinds.iter().map(|kind| kind.count as f64 * per_layer(kind)).sum();
+        let in_layers: f64 = self.sharded.kinds.iter().map(|kind| kind.count as f64 * per_layer(kind.layer)).sum();
         CollectiveTerm {
             all_reduces: in_layers + 1.0,
             bytes_per_token: architecture.hidden_size as f64 * ACTIVATION_BYTES,
@@ -255,10 +254,6 @@ impl<'a> Compiler<'a> {
     }
 }
 
-fn is_mixer_output(class: TensorClass) -> bool {
-    matches!(class, TensorClass::AttentionOutput | TensorClass::RecurrentOut)
-}
-
 /// Whether engines compute two matrices in one product: the same input, and no sum over devices in between.
 fn fused(a: &ShardedLinear, b: &ShardedLinear) -> bool {
     let shares_input = |linear: &ShardedLinear| linear.linear.split != Split::Input && linear.linear.copies == 1;
@@ -269,6 +264,7 @@ fn fused(a: &ShardedLinear, b: &ShardedLinear) -> bool {
 fn fused_name(linear: &ShardedLinear) -> &'static str {
     match linear.linear.class {
         TensorClass::AttentionQ | TensorClass::AttentionK | TensorClass::AttentionV => "qkv_proj",
+        TensorClass::AttentionOutput if linear.linear.copies > 1 => "o_a_proj",
         TensorClass::AttentionOutput => "o_proj",
         TensorClass::LatentQDown => "q_a_proj",
         TensorClass::LatentQUp => "q_b_proj",

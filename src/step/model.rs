@@ -3,8 +3,8 @@
 use super::compile::{self, Terms};
 use super::cost::StepCost;
 use super::load::StepLoad;
-use super::terms::{AttentionTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
-use crate::deployment::{Deployment, DeploymentError, matmul_peak};
+use super::terms::{AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
+use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
 use crate::memory::{MemoryModel, MemoryPlan};
 use crate::model::{Model, ModelBody, Reaches};
@@ -178,9 +178,13 @@ impl StepModel {
         cost
     }
 
-    /// The arithmetic peak at which most of the model's matrices are multiplied, at the engine's efficiency 1.
+    /// The arithmetic peak of one device at which most of the model's matrices are multiplied, at the engine's efficiency 1.
     pub fn linear_peak(&self) -> FlopsPerSecond {
-        matmul_peak(self.deployment.system().device(), self.deployment.weights().compute_format()).peak
+        let format = match self.deployment.model().body {
+            ModelBody::Architecture(_) => self.deployment.weights().compute_format(),
+            ModelBody::Totals(_) => compile::TOTALS_FORMAT,
+        };
+        self.deployment.system().device().matmul_peak(format, format).peak
     }
 
     /// Operations of the matrix products over all devices: `2 * parameters * tokens`, the output head for emitting positions only. The
@@ -202,32 +206,24 @@ impl Priced {
     fn new(terms: &Terms, deployment: &Deployment) -> Self {
         let overhead = &deployment.engine().overhead;
         Self {
-            linears: merge(&terms.linears, |a, b| LinearTerm { count: a.count, ..*b } == *a, |a, b| a.count += b.count),
-            experts: terms.experts.iter().map(|named| named.term.clone()).collect(),
-            prefill_attention: merge_attention(&terms.prefill_attention),
-            decode_attention: merge_attention(&terms.decode_attention),
-            recurrent: merge(
-                &terms.recurrent,
-                |a, b| RecurrentTerm { count: a.count, ..*b } == *a,
-                |a, b| a.count += b.count,
-            ),
+            linears: merge(&terms.linears),
+            experts: merge(&terms.experts),
+            prefill_attention: merge(&terms.prefill_attention),
+            decode_attention: merge(&terms.decode_attention),
+            recurrent: merge(&terms.recurrent),
             overhead_per_step: overhead.per_step.value,
             overhead_per_sequence: overhead.per_sequence.value,
         }
     }
 }
 
-fn merge_attention(terms: &[Named<AttentionTerm>]) -> Vec<AttentionTerm> {
-    merge(terms, |a, b| AttentionTerm { count: a.count, ..*b } == *a, |a, b| a.count += b.count)
-}
-
 /// Terms with equal coefficients become one with the sum of their counts.
-fn merge<T: Copy>(terms: &[Named<T>], equal: impl Fn(&T, &T) -> bool, add: impl Fn(&mut T, &T)) -> Vec<T> {
+fn merge<T: Counted>(terms: &[Named<T>]) -> Vec<T> {
     let mut merged: Vec<T> = Vec::with_capacity(terms.len());
-    for named in terms {
-        match merged.iter_mut().find(|known| equal(known, &named.term)) {
-            Some(known) => add(known, &named.term),
-            None => merged.push(named.term),
+    for Named { term, .. } in terms {
+        match merged.iter_mut().find(|known| known.with_count(term.count()) == *term) {
+            Some(known) => *known = known.with_count(known.count() + term.count()),
+            None => merged.push(*term),
         }
     }
     merged

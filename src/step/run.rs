@@ -34,15 +34,16 @@ impl StepModel {
         let mut load = self.load();
         load.add_decode(cached, 1, batch);
         let mut cost = self.cost_without_decode_attention(&load) * steps as f64;
-        let (mut position, mut left) = (cached + 1, steps);
+        let (mut position, mut left) = (cached.saturating_add(1), steps);
         while left > 0 {
-            let straight = self.reaches().line_end(position).map_or(left, |end| left.min(end - position + 1));
+            let straight =
+                self.reaches().line_end(position).map_or(left, |end| left.min((end - position).saturating_add(1)));
             let first = at_position(self, position, batch);
             let slopes = slopes(self.reaches(), position, batch);
             for term in self.decode_attention() {
                 add_series(&mut cost, term, &first, &slopes, straight);
             }
-            position += straight;
+            position = position.saturating_add(straight);
             left -= straight;
         }
         cost
@@ -83,7 +84,7 @@ fn add_series(cost: &mut StepCost, term: &AttentionTerm, first: &StepLoad, slope
     for (from, to) in [(0, compute_above), (compute_above, steps)] {
         if to > from {
             let count = (to - from) as f64;
-            let offsets = (from + to - 1) as f64 * count / 2.0;
+            let offsets = (from as f64 + (to - 1) as f64) * count / 2.0;
             let sum = |start: Seconds, growth: Seconds| start * count + growth * offsets;
             cost.add(
                 OperatorClass::DecodeAttention,

@@ -2,7 +2,6 @@
 
 use super::cost::RooflineTimes;
 use super::load::{PhaseLoad, StepLoad};
-use crate::model::Moe;
 use crate::operator::OperatorClass;
 use crate::roofline::{Roofline, Work};
 use crate::units::{Bytes, Flops, Seconds};
@@ -47,10 +46,13 @@ impl LinearTerm {
 }
 
 /// Routed experts: a grouped matrix product over those that the tokens of the step are sent to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ExpertTerm {
     pub(super) count: f64,
-    pub(super) moe: Moe,
+    /// Experts of the layer.
+    pub(super) experts: f64,
+    /// Logarithm of the probability that a token is not sent to a given expert.
+    pub(super) log_missed: f64,
     pub(super) flops_per_token: f64,
     pub(super) bytes_per_expert: f64,
     pub(super) bytes_per_token: f64,
@@ -64,7 +66,9 @@ impl ExpertTerm {
         if tokens == 0.0 {
             return RooflineTimes::default();
         }
-        let weights = self.moe.expected_distinct_experts(tokens) * self.bytes_per_expert;
+        // The expected number of distinct experts, as in `Moe::expected_distinct_experts`.
+        let distinct = -self.experts * (tokens * self.log_missed).exp_m1();
+        let weights = distinct * self.bytes_per_expert;
         roofline_times(
             tokens * self.flops_per_token,
             weights + tokens * self.bytes_per_token,
@@ -176,3 +180,24 @@ impl AttentionTerm {
         roofline_times(more * self.flops_per_pair, more * self.bytes_per_entry, self.count, self.roofline)
     }
 }
+
+/// A term of an operator that runs in several layers.
+pub(super) trait Counted: Copy + PartialEq {
+    fn count(&self) -> f64;
+    fn with_count(self, count: f64) -> Self;
+}
+
+macro_rules! counted {
+    ($($term:ident),*) => {
+        $(impl Counted for $term {
+            fn count(&self) -> f64 {
+                self.count
+            }
+            fn with_count(self, count: f64) -> Self {
+                Self { count, ..self }
+            }
+        })*
+    };
+}
+
+counted!(LinearTerm, ExpertTerm, AttentionTerm, RecurrentTerm);

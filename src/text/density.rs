@@ -64,7 +64,7 @@ pub struct Density {
 impl Density {
     /// The rule of thumb for English: a token is 4 characters, or 0.75 words.
     ///
-    /// Source: OpenAI, "What are tokens and how to count them?", not re-read and so assumed. Modern tokenizers do better on long words:
+    /// Source: OpenAI, "What are tokens and how to count them?", quoted from memory. Modern tokenizers do better on long words:
     /// 5.2 to 5.4 characters on the Universal Declaration of Human Rights.
     ///
     /// ```

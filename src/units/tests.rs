@@ -49,6 +49,8 @@ fn display_picks_a_sensible_unit() {
     assert_eq!(Seconds::from_seconds(2.5e-7).to_string(), "250 ns");
     assert_eq!(Bytes::from_gb(80.0).to_string(), "80.0 GB");
     assert_eq!(Bytes::ZERO.to_string(), "0.00 B");
+    assert_eq!(Seconds::from_millis(999.96).to_string(), "1.00 s");
+    assert_eq!(Seconds::from_millis(999.9).to_string(), "999.9 ms");
     assert_eq!(format!("{:.3}", Seconds::from_seconds(1.23456)), "1.235 s");
     assert_eq!(format!("{:>10}", Bytes::from_gb(80.0)), "   80.0 GB");
 }

@@ -152,7 +152,8 @@ fn speaks_of_bits(symbol: &str) -> bool {
 
 /// The largest shown unit in which the value is at least one, for people.
 pub(super) fn show(value: f64, precision: Option<usize>, units: &[Unit], shown: &[&str]) -> String {
-    let unit = largest_fitting(value, units, shown);
+    // 999.96 ms would be rounded to 1000.0 ms.
+    let unit = largest_fitting(value * (1.0 + 5e-5), units, shown);
     let number = value / factor(unit.scale);
     let digits = precision.unwrap_or(match number.abs() {
         x if x >= 100.0 && (x - x.round()).abs() < 1e-6 => 0,
