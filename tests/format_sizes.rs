@@ -1,10 +1,9 @@
 //! Sizes of formats and of model files against published numbers.
 
-mod format_shapes;
-
-use format_shapes::{architecture, csv};
+use llm_roofline::catalog::Catalog;
 use llm_roofline::format::{GgufType, KvFormat, TensorClass, TensorPlace, WeightFormat};
 use llm_roofline::model::Architecture;
+use std::collections::BTreeMap;
 
 fn deviation_pct(value: f64, expected: f64) -> f64 {
     100.0 * (value / expected - 1.0)
@@ -15,7 +14,34 @@ fn format(name: &str) -> WeightFormat {
 }
 
 fn known(repository: &str) -> Architecture {
-    architecture(repository).unwrap_or_else(|| panic!("no shape of {repository}"))
+    let model = Catalog::embedded().model(repository).unwrap_or_else(|error| panic!("{error}"));
+    model.architecture().cloned().unwrap_or_else(|| panic!("{repository} is known by its totals only"))
+}
+
+/// Rows of a CSV file whose comment lines start with `#`, as maps from column to text.
+fn csv(text: &str) -> Vec<BTreeMap<&str, String>> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let header: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    lines
+        .map(|line| {
+            let fields = split_quoted(line);
+            assert_eq!(fields.len(), header.len(), "{line}");
+            header.iter().copied().zip(fields).collect()
+        })
+        .collect()
+}
+
+fn split_quoted(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            c => fields.last_mut().expect("at least one field").push(c),
+        }
+    }
+    fields
 }
 
 #[test]

@@ -38,6 +38,19 @@ fn counted() -> Vec<(Value, u64)> {
     rows
 }
 
+/// Transformers 5 makes no keys and values for layers of Gemma 3n that read another cache; the published checkpoints hold them.
+fn stored_but_unused(config: &Value) -> u64 {
+    let count = |key: &str| config[key].as_u64().unwrap_or_default();
+    match config["model_type"] == "gemma3n" {
+        true => {
+            count("num_kv_shared_layers")
+                * count("head_dim")
+                * (2 * count("num_key_value_heads") * count("hidden_size") + 1)
+        }
+        false => 0,
+    }
+}
+
 #[test]
 fn parameters_are_those_of_transformers() {
     let mut wrong = Vec::new();
@@ -45,7 +58,7 @@ fn parameters_are_those_of_transformers() {
     assert!(rows.len() > 280);
     for (config, params) in rows {
         match import(&config) {
-            Ok(model) if model.params_total() == params => {}
+            Ok(model) if model.params_total() == params + stored_but_unused(&config) => {}
             Ok(model) => wrong.push(format!("{config}: {}, transformers has {params}", model.params_total())),
             Err(error) => wrong.push(format!("{config}: {error}")),
         }

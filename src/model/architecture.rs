@@ -35,7 +35,8 @@ pub struct Architecture {
     pub max_context_tokens: u64,
     /// Whether the output head is the embedding table.
     pub tied_embeddings: bool,
-    /// Parameters of look-up tables besides the token embeddings (positions, per-layer embeddings, hash routing).
+    /// Parameters of look-up tables besides the token embeddings (positions, per-layer embeddings, hash routing), and of weights that
+    /// checkpoints store although nothing reads them.
     pub lookup_params: u64,
     /// Matrices outside the layers that every token is multiplied with.
     pub global_linears: Vec<Linear>,

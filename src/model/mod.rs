@@ -6,6 +6,7 @@
 mod architecture;
 mod attention;
 mod check;
+mod facts;
 mod feed_forward;
 mod layer;
 mod linear;
@@ -20,6 +21,7 @@ pub use attention::{
     Attention, AttentionPass, CompressedAttention, Indexer, KvSource, LatentAttention, SparseSelection,
 };
 pub use check::ModelError;
+pub use facts::ModelFacts;
 pub use feed_forward::{FeedForward, Moe};
 pub use layer::{Layer, Mixer};
 pub use linear::{Linear, Split};

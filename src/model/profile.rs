@@ -48,13 +48,10 @@ struct RawArchitecture {
     global_linears: Vec<Linear>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mtp: Option<MtpModules>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    gguf_family: GgufFamily,
+    /// Absent: that of the model's family.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gguf_family: Option<GgufFamily>,
     layer_kinds: BTreeMap<String, Layer>,
-}
-
-fn is_default(family: &GgufFamily) -> bool {
-    *family == GgufFamily::default()
 }
 
 const SCHEMA_VERSION: u32 = 1;
@@ -72,7 +69,7 @@ impl Model {
         }
         let body = match (raw.architecture, raw.totals) {
             (Some(architecture), None) => {
-                let architecture = architecture.unfold().and_then(Architecture::checked);
+                let architecture = architecture.unfold(&raw.family).and_then(Architecture::checked);
                 ModelBody::Architecture(
                     architecture.map_err(|error| ProfileError::at_key(file, error.key(), &error).locate(text))?,
                 )
@@ -106,7 +103,7 @@ impl Model {
     /// Writes the profile; reading it again gives an equal model.
     pub fn to_toml(&self) -> String {
         let (architecture, totals) = match &self.body {
-            ModelBody::Architecture(architecture) => (Some(RawArchitecture::fold(architecture)), None),
+            ModelBody::Architecture(architecture) => (Some(RawArchitecture::fold(architecture, &self.family)), None),
             ModelBody::Totals(totals) => (None, Some(totals.clone())),
         };
         let raw = RawModel {
@@ -128,7 +125,7 @@ impl Model {
 }
 
 impl RawArchitecture {
-    fn fold(architecture: &Architecture) -> Self {
+    fn fold(architecture: &Architecture, family: &str) -> Self {
         let mut layer_order: Vec<(u64, &str)> = Vec::new();
         for &kind in &architecture.layer_order {
             let name = architecture.layer_kinds[kind].name.as_str();
@@ -148,12 +145,12 @@ impl RawArchitecture {
             layer_order: layer_order.into_iter().map(spell).collect(),
             global_linears: architecture.global_linears.clone(),
             mtp: architecture.mtp,
-            gguf_family: architecture.gguf_family,
+            gguf_family: Some(architecture.gguf_family).filter(|known| *known != GgufFamily::of(family)),
             layer_kinds: architecture.layer_kinds.iter().map(|kind| (kind.name.clone(), kind.layer.clone())).collect(),
         }
     }
 
-    fn unfold(self) -> Result<Architecture, ModelError> {
+    fn unfold(self, family: &str) -> Result<Architecture, ModelError> {
         let mut named: Vec<(&str, &Layer)> = Vec::new();
         for run in &self.layer_order {
             let (count, name): (u64, &str) = match run.split_once(" x ") {
@@ -185,7 +182,7 @@ impl RawArchitecture {
             global_linears: self.global_linears,
             vector_params: self.vector_params,
             mtp: self.mtp,
-            gguf_family: self.gguf_family,
+            gguf_family: self.gguf_family.unwrap_or_else(|| GgufFamily::of(family)),
             ..base
         })
     }

@@ -102,9 +102,11 @@ pub(super) fn gemma3n(config: &Config) -> Read {
             vector_params: 8 * hidden + shape.head_dim + key_norm,
         }
     });
+    // The published checkpoints hold keys, values and key norms of the layers that read other caches: stored, never read.
+    let unused = shared.min(shape.layers as u64) * (2 * hidden * shape.kv_heads + 1) * shape.head_dim;
     let streams_in_and_out = Linear { copies: 2 * streams.saturating_sub(1), ..matrix(hidden, hidden) };
     Ok(Architecture {
-        lookup_params: per_layer_table(config, &shape, per_layer)?,
+        lookup_params: per_layer_table(config, &shape, per_layer)? + unused,
         global_linears: vec![per_layer_projection(&shape, per_layer), streams_in_and_out],
         ..shape.build(layers.collect(), hidden + per_layer)
     })
