@@ -107,7 +107,7 @@ impl<'a> View<'a> {
     }
 
     /// The same for a matrix that must be there.
-    pub(super) fn expect(&self, name: &str) -> Result<[u64; 3], ImportError> {
+    pub(super) fn dimensions(&self, name: &str) -> Result<[u64; 3], ImportError> {
         self.matrix(name)?.ok_or_else(|| self.error(format!("tensor `{name}` is missing")))
     }
 

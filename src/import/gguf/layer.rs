@@ -91,7 +91,7 @@ fn feed_forward(view: &View<'_>, keys: &Keys<'_>, hidden_size: u64) -> Result<Fe
 }
 
 fn moe(view: &View<'_>, keys: &Keys<'_>, hidden_size: u64, dense: u64) -> Result<Moe, ImportError> {
-    let [_, experts, _] = view.expect("ffn_gate_inp")?;
+    let [_, experts, _] = view.dimensions("ffn_gate_inp")?;
     if experts > COUNT_LIMIT {
         return Err(view.error(format!("{experts} experts, the limit is {COUNT_LIMIT}")));
     }
@@ -108,7 +108,7 @@ fn moe(view: &View<'_>, keys: &Keys<'_>, hidden_size: u64, dense: u64) -> Result
         }
         // Files of 2023 and early 2024 keep one matrix per expert.
         None => {
-            let [intermediate, outputs, _] = view.expect("ffn_down.0")?;
+            let [intermediate, outputs, _] = view.dimensions("ffn_down.0")?;
             view.require("the output of `ffn_down.0`", outputs, hidden_size)?;
             (intermediate, view.has("ffn_gate.0"))
         }
@@ -140,7 +140,7 @@ impl BuiltLayer {
         }
         if let (MixerKind::Attention, "attn_qkv", Mixer::Attention(attention)) = (kind, name, &self.layer.mixer) {
             let (keys, values) = (attention.kv_heads * attention.head_dim, attention.kv_heads * attention.value_dim());
-            let [_, width, _] = view.expect(name)?;
+            let [_, width, _] = view.dimensions(name)?;
             let queries = width.saturating_sub(keys + values);
             let own = [(Class::AttentionQ, queries), (Class::AttentionK, keys), (Class::AttentionV, values)];
             self.claims.extend(own.map(|(class, rows)| Claim::rows(class, tensor, rows)));
@@ -164,7 +164,7 @@ impl BuiltLayer {
         }
         match extra(kind, name) {
             Some((class, split)) => {
-                let [in_features, out_features, copies] = view.expect(name)?;
+                let [in_features, out_features, copies] = view.dimensions(name)?;
                 let gates_output = name == "attn_gate"
                     && matches!(&self.layer.mixer, Mixer::Attention(a) if out_features == a.heads * a.value_dim());
                 if gates_output {

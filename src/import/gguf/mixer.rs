@@ -68,7 +68,7 @@ pub(super) fn build(
     Ok(match kind {
         MixerKind::None => Mixer::None,
         MixerKind::Linear => {
-            let [inputs, outputs, _] = view.expect("attn_output")?;
+            let [inputs, outputs, _] = view.dimensions("attn_output")?;
             view.require("the input of `attn_output`", inputs, hidden_size)?;
             view.require("the output of `attn_output`", outputs, hidden_size)?;
             Mixer::Linear
@@ -87,7 +87,7 @@ fn plain(view: &View<'_>, keys: &Keys<'_>, attention: &AttentionKeys) -> Result<
     let heads = attention.heads.filter(|&heads| heads > 0);
     let heads = heads.ok_or_else(|| keys.wrong("attention.head_count", "the query heads of every attention layer"))?;
     let kv_heads = attention.kv_heads.unwrap_or(heads);
-    let [v_width, ..] = view.expect("attn_output")?;
+    let [v_width, ..] = view.dimensions("attn_output")?;
     let v_dim = view.share("attn_output", v_width, heads, "query heads")?;
 
     let mut kv = if attention.shared_kv { KvSource::Shared } else { KvSource::Own };
@@ -99,12 +99,12 @@ fn plain(view: &View<'_>, keys: &Keys<'_>, attention: &AttentionKeys) -> Result<
             None => return Err(view.error(format!("`attn_qkv` is {width} wide, its keys and values take {kv_width}"))),
         }
     } else {
-        let [_, q_width, _] = view.expect("attn_q")?;
+        let [_, q_width, _] = view.dimensions("attn_q")?;
         let head_dim = if attention.shared_kv {
             let head_dim = view.share("attn_q", q_width, heads, "query heads")?;
             if head_dim == 2 * v_dim { v_dim } else { head_dim }
         } else {
-            let [_, k_width, _] = view.expect("attn_k")?;
+            let [_, k_width, _] = view.dimensions("attn_k")?;
             match view.matrix("attn_v")? {
                 Some([_, width, _]) => view.require("the output of `attn_v`", width, kv_heads * v_dim)?,
                 None => kv = KvSource::KeyIsValue,
@@ -134,16 +134,16 @@ fn latent(view: &View<'_>, keys: &Keys<'_>, attention: &AttentionKeys) -> Result
     let heads = attention.heads.filter(|&heads| heads > 0);
     let heads = heads.ok_or_else(|| keys.wrong("attention.head_count", "the query heads of every attention layer"))?;
     let kv_lora_rank = keys.required("attention.kv_lora_rank", WIDTH_LIMIT)?;
-    let [_, down, _] = view.expect("attn_kv_a_mqa")?;
+    let [_, down, _] = view.dimensions("attn_kv_a_mqa")?;
     let Some(qk_rope_head_dim) = down.checked_sub(kv_lora_rank) else {
         return Err(view.error(format!("`attn_kv_a_mqa` is {down} wide, less than the latent of {kv_lora_rank}")));
     };
     let (q_lora_rank, [_, q_width, _]) = match view.matrix("attn_q_b")? {
         Some(up) => (Some(up[0]), up),
-        None => (None, view.expect("attn_q")?),
+        None => (None, view.dimensions("attn_q")?),
     };
     let q_dim = view.share("the query projection", q_width, heads, "query heads")?;
-    let [v_width, ..] = view.expect("attn_output")?;
+    let [v_width, ..] = view.dimensions("attn_output")?;
     let v_head_dim = view.share("attn_output", v_width, heads, "query heads")?;
     let Some(qk_nope_head_dim) = q_dim.checked_sub(qk_rope_head_dim) else {
         return Err(
@@ -177,19 +177,19 @@ fn latent(view: &View<'_>, keys: &Keys<'_>, attention: &AttentionKeys) -> Result
 
 fn indexer(view: &View<'_>) -> Result<Option<Indexer>, ImportError> {
     let Some([_, head_dim, _]) = view.matrix("indexer.attn_k")? else { return Ok(None) };
-    let [_, heads, _] = view.expect("indexer.proj")?;
-    let [_, q_width, _] = view.expect("indexer.attn_q_b")?;
+    let [_, heads, _] = view.dimensions("indexer.proj")?;
+    let [_, q_width, _] = view.dimensions("indexer.attn_q_b")?;
     view.require("the output of `indexer.attn_q_b`", q_width, heads * head_dim)?;
     Ok(Some(Indexer { heads, head_dim }))
 }
 
 fn mamba1(view: &View<'_>) -> Result<Recurrent, ImportError> {
-    let [inner, ..] = view.expect("ssm_out")?;
-    let [conv_kernel, channels, _] = view.expect("ssm_conv1d")?;
-    let [dt_rank, ..] = view.expect("ssm_dt")?;
-    let [state, ..] = view.expect("ssm_a")?;
-    let [_, x_width, _] = view.expect("ssm_x")?;
-    let [_, in_width, _] = view.expect("ssm_in")?;
+    let [inner, ..] = view.dimensions("ssm_out")?;
+    let [conv_kernel, channels, _] = view.dimensions("ssm_conv1d")?;
+    let [dt_rank, ..] = view.dimensions("ssm_dt")?;
+    let [state, ..] = view.dimensions("ssm_a")?;
+    let [_, x_width, _] = view.dimensions("ssm_x")?;
+    let [_, in_width, _] = view.dimensions("ssm_in")?;
     view.require("the channels of `ssm_conv1d`", channels, inner)?;
     view.require("the output of `ssm_in`", in_width, 2 * inner)?;
     view.require("the output of `ssm_x`", x_width, dt_rank + 2 * state)?;
@@ -200,9 +200,9 @@ fn mamba2(view: &View<'_>, keys: &Keys<'_>) -> Result<Recurrent, ImportError> {
     let heads = keys.required("ssm.time_step_rank", COUNT_LIMIT)?;
     let state = keys.required("ssm.state_size", WIDTH_LIMIT)?;
     let groups = keys.optional("ssm.group_count", COUNT_LIMIT)?.filter(|&groups| groups > 0).unwrap_or(1);
-    let [inner, ..] = view.expect("ssm_out")?;
-    let [conv_kernel, channels, _] = view.expect("ssm_conv1d")?;
-    let [_, in_width, _] = view.expect("ssm_in")?;
+    let [inner, ..] = view.dimensions("ssm_out")?;
+    let [conv_kernel, channels, _] = view.dimensions("ssm_conv1d")?;
+    let [_, in_width, _] = view.dimensions("ssm_in")?;
     let head_dim = view.share("ssm_out", inner, heads, "heads (ssm.time_step_rank)")?;
     view.require("the channels of `ssm_conv1d`", channels, inner + 2 * groups * state)?;
     view.require("the output of `ssm_in`", in_width, 2 * inner + 2 * groups * state + heads)?;
@@ -213,28 +213,28 @@ fn delta_net(view: &View<'_>, keys: &Keys<'_>) -> Result<Recurrent, ImportError>
     let key_dim = keys.required("ssm.state_size", WIDTH_LIMIT)?;
     let key_heads = keys.required("ssm.group_count", COUNT_LIMIT)?;
     let value_heads = keys.required("ssm.time_step_rank", COUNT_LIMIT)?;
-    let [values, ..] = view.expect("ssm_out")?;
+    let [values, ..] = view.dimensions("ssm_out")?;
     let value_dim = view.share("ssm_out", values, value_heads, "value heads (ssm.time_step_rank)")?;
-    let [conv_kernel, channels, _] = view.expect("ssm_conv1d")?;
+    let [conv_kernel, channels, _] = view.dimensions("ssm_conv1d")?;
     let key_width = key_heads * key_dim;
     view.require("the channels of `ssm_conv1d`", channels, 2 * key_width + values)?;
     Ok(Recurrent::GatedDeltaNet { key_heads, value_heads, key_dim, value_dim, conv_kernel })
 }
 
 fn kimi_delta(view: &View<'_>, attention: &AttentionKeys) -> Result<Recurrent, ImportError> {
-    let [_, head_dim, _] = view.expect("ssm_f_a")?;
-    let [_, inner, _] = view.expect("attn_q")?;
-    let [_, heads, _] = view.expect("ssm_beta")?;
-    let [conv_kernel, ..] = view.expect("ssm_conv1d_q")?;
+    let [_, head_dim, _] = view.dimensions("ssm_f_a")?;
+    let [_, inner, _] = view.dimensions("attn_q")?;
+    let [_, heads, _] = view.dimensions("ssm_beta")?;
+    let [conv_kernel, ..] = view.dimensions("ssm_conv1d_q")?;
     view.require("the output of `attn_q`", inner, heads * head_dim)?;
     view.require("the number of heads", attention.heads.unwrap_or(heads), heads)?;
     Ok(Recurrent::KimiDelta { heads, head_dim, conv_kernel, full_rank_gate: false })
 }
 
 fn short_convolution(view: &View<'_>, hidden_size: u64) -> Result<Recurrent, ImportError> {
-    let [width, outputs, _] = view.expect("shortconv.out_proj")?;
-    let [conv_kernel, channels, _] = view.expect("shortconv.conv")?;
-    let [_, in_width, _] = view.expect("shortconv.in_proj")?;
+    let [width, outputs, _] = view.dimensions("shortconv.out_proj")?;
+    let [conv_kernel, channels, _] = view.dimensions("shortconv.conv")?;
+    let [_, in_width, _] = view.dimensions("shortconv.in_proj")?;
     view.require("the output of `shortconv.out_proj`", outputs, hidden_size)?;
     view.require("the channels of `shortconv.conv`", channels, width)?;
     view.require("the output of `shortconv.in_proj`", in_width, 3 * width)?;
