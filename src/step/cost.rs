@@ -61,16 +61,27 @@ impl StepCost {
     /// Adds an operator: the slower of its two times counts, and bounds it.
     #[inline]
     pub(super) fn add(&mut self, class: OperatorClass, times: RooflineTimes) {
-        let RooflineTimes { work, compute, memory } = times;
+        self.add_all(class, std::iter::once(times));
+    }
+
+    /// Adds operators of one class. The sums stay in registers until the end, which is what makes pricing fast.
+    #[inline]
+    pub(super) fn add_all(&mut self, class: OperatorClass, operators: impl Iterator<Item = RooflineTimes>) {
+        let (mut compute_bound, mut memory_bound) = (Seconds::ZERO, Seconds::ZERO);
+        let mut work = Work::default();
+        for times in operators {
+            work = work + times.work;
+            if times.compute > times.memory {
+                compute_bound += times.compute;
+            } else {
+                memory_bound += times.memory;
+            }
+        }
+        self.by_class[class as usize] += compute_bound + memory_bound;
+        self.compute_bound += compute_bound;
+        self.memory_bound += memory_bound;
         self.flops += work.flops;
         self.bytes += work.bytes;
-        if compute > memory {
-            self.by_class[class as usize] += compute;
-            self.compute_bound += compute;
-        } else {
-            self.by_class[class as usize] += memory;
-            self.memory_bound += memory;
-        }
     }
 
     /// Adds time that is neither arithmetic nor memory traffic.

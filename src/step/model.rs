@@ -140,9 +140,8 @@ impl StepModel {
     pub fn cost(&self, load: &StepLoad) -> StepCost {
         let mut cost = self.cost_without_decode_attention(load);
         if load.decode().tokens > 0.0 {
-            for term in &self.priced.decode_attention {
-                cost.add(OperatorClass::DecodeAttention, term.times(load.decode()));
-            }
+            let terms = self.priced.decode_attention.iter();
+            cost.add_all(OperatorClass::DecodeAttention, terms.map(|term| term.times(load.decode())));
         }
         cost
     }
@@ -153,20 +152,13 @@ impl StepModel {
         if load.tokens() <= 0.0 {
             return cost;
         }
-        for term in &self.priced.linears {
-            cost.add(OperatorClass::Gemm, term.times(load));
-        }
-        for term in &self.priced.experts {
-            cost.add(OperatorClass::ExpertGemm, term.times(load));
-        }
+        cost.add_all(OperatorClass::Gemm, self.priced.linears.iter().map(|term| term.times(load)));
+        cost.add_all(OperatorClass::ExpertGemm, self.priced.experts.iter().map(|term| term.times(load)));
         if load.prefill().tokens > 0.0 {
-            for term in &self.priced.prefill_attention {
-                cost.add(OperatorClass::PrefillAttention, term.times(load.prefill()));
-            }
+            let terms = self.priced.prefill_attention.iter();
+            cost.add_all(OperatorClass::PrefillAttention, terms.map(|term| term.times(load.prefill())));
         }
-        for term in &self.priced.recurrent {
-            cost.add(OperatorClass::Recurrent, term.times(load));
-        }
+        cost.add_all(OperatorClass::Recurrent, self.priced.recurrent.iter().map(|term| term.times(load)));
         if let Some(term) = &self.terms.elementwise {
             cost.add(OperatorClass::Elementwise, term.times(load));
         }
