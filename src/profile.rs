@@ -112,6 +112,15 @@ fn quoted(message: &str, before: &str) -> Option<String> {
     Some(rest.split('`').next()?.to_string())
 }
 
+/// A name without what people spell differently: case, and the separators space, dash and underscore.
+///
+/// ```
+/// assert_eq!(llm_roofline::profile::folded("RTX 4090"), llm_roofline::profile::folded("rtx-4090"));
+/// ```
+pub fn folded(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, ' ' | '-' | '_')).flat_map(char::to_lowercase).collect()
+}
+
 /// The valid name nearest to a mistyped one, if any is near.
 ///
 /// ```

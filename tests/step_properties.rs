@@ -242,17 +242,8 @@ proptest! {
 /// compute-bound where the queries' own traffic stops to matter.
 #[test]
 fn a_run_crosses_from_one_limit_to_the_other() {
-    use llm_roofline::model::{Architecture, FeedForward, LatentAttention, Mixer};
-    let latent = LatentAttention {
-        heads: 128,
-        q_lora_rank: None,
-        kv_lora_rank: 512,
-        qk_nope_head_dim: 128,
-        qk_rope_head_dim: 64,
-        v_head_dim: 128,
-        output_gate: false,
-        sparse: None,
-    };
+    use llm_roofline::model::{Architecture, FeedForward, Mixer};
+    let latent = deepseek_attention(None);
     let latent = layer(Mixer::LatentAttention(latent), FeedForward::None, 0);
     let setup = Setup {
         peak: FlopsPerSecond::from_tflops_per_second(150.0),
@@ -320,17 +311,8 @@ fn attention_reads_the_cache_and_writes_its_own_entry() {
 /// with expanded heads of 128 + 64 and 128, decode with the latent itself.
 #[test]
 fn latent_attention_expands_in_prefill_and_absorbs_in_decode() {
-    use llm_roofline::model::{Architecture, FeedForward, LatentAttention, Mixer};
-    let latent = LatentAttention {
-        heads: 128,
-        q_lora_rank: Some(1536),
-        kv_lora_rank: 512,
-        qk_nope_head_dim: 128,
-        qk_rope_head_dim: 64,
-        v_head_dim: 128,
-        output_gate: false,
-        sparse: None,
-    };
+    use llm_roofline::model::{Architecture, FeedForward, Mixer};
+    let latent = deepseek_attention(Some(1536));
     let latent = layer(Mixer::LatentAttention(latent), FeedForward::None, 0);
     let model = Setup::new(Architecture::from_layers(7168, 1000, 1 << 20, [("latent".to_string(), latent)])).model();
     let work = |class, load: StepLoad| {

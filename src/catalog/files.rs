@@ -88,7 +88,7 @@ fn marks<T: Profile>() -> String {
 
 fn add<T: Profile>(layer: &mut Layer<T>, text: &str, file: &str) -> Result<(), ProfileError> {
     let entry = Entry::loaded(T::parse(text, file)?, file);
-    let slug = super::shelf::fold(&entry.head().slug);
+    let slug = crate::profile::folded(&entry.head().slug);
     if let Some(other) = layer.get(&slug) {
         let message = format!("`{}` is also the slug of {}", entry.head().slug, other.file());
         return Err(ProfileError::at_key(file, "slug", message).locate(text));

@@ -2,7 +2,7 @@
 
 use super::embedded::Embedded;
 use super::{CatalogError, Entry, Profile};
-use crate::profile::nearest;
+use crate::profile::{folded, nearest};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -55,10 +55,10 @@ impl<T: Profile> Shelf<T> {
     pub(super) fn shadow(&mut self, layer: Vec<Entry<T>>) {
         for entry in layer {
             let entry = Arc::new(entry);
-            let slug = fold(&entry.head().slug);
+            let slug = folded(&entry.head().slug);
             self.forget(&slug);
             for name in entry.head().names() {
-                let name = fold(name);
+                let name = folded(name);
                 let rank = (self.layers, name == slug);
                 let claims = self.index.entry(name).or_default();
                 if !claims.iter().any(|claim| Arc::ptr_eq(&claim.entry, &entry)) {
@@ -77,7 +77,7 @@ impl<T: Profile> Shelf<T> {
         let Some(old) = claims.iter().find(|claim| claim.rank.1).map(|claim| Arc::clone(&claim.entry)) else { return };
         self.entries.retain(|entry| !Arc::ptr_eq(entry, &old));
         for name in old.head().names() {
-            if let Some(claims) = self.index.get_mut(&fold(name)) {
+            if let Some(claims) = self.index.get_mut(&folded(name)) {
                 claims.retain(|claim| !Arc::ptr_eq(&claim.entry, &old));
             }
         }
@@ -92,7 +92,7 @@ impl<T: Profile> Shelf<T> {
     }
 
     pub(super) fn find(&self, name: &str) -> Result<&Entry<T>, CatalogError> {
-        let claims = self.index.get(&fold(name)).map_or(&[][..], Vec::as_slice);
+        let claims = self.index.get(&folded(name)).map_or(&[][..], Vec::as_slice);
         let best = claims.iter().map(|claim| claim.rank).max();
         let mut winners = claims.iter().filter(|claim| Some(claim.rank) == best);
         match (winners.next(), winners.next()) {
@@ -117,9 +117,9 @@ impl<T: Profile> Shelf<T> {
     }
 
     fn similar(&self, name: &str) -> Vec<String> {
-        let part = fold(name);
+        let part = folded(name);
         if part.len() > 1 {
-            let contains = |entry: &&Entry<T>| entry.head().names().any(|name| fold(name).contains(&part));
+            let contains = |entry: &&Entry<T>| entry.head().names().any(|name| folded(name).contains(&part));
             let slugs: Vec<String> =
                 self.iter().filter(contains).take(SUGGESTIONS).map(|entry| entry.head().slug.clone()).collect();
             if !slugs.is_empty() {
@@ -129,9 +129,4 @@ impl<T: Profile> Shelf<T> {
         let names = self.iter().flat_map(|entry| entry.head().names());
         nearest(name, names).map(Into::into).into_iter().collect()
     }
-}
-
-/// A name without what people spell differently: case, and the separators space, dash and underscore.
-pub(super) fn fold(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, ' ' | '-' | '_')).flat_map(char::to_lowercase).collect()
 }

@@ -1,7 +1,8 @@
 use super::embedded::Embedded;
-use super::shelf::{Shelf, fold};
+use super::shelf::Shelf;
 use super::*;
 use crate::model::Totals;
+use crate::profile::folded;
 use crate::units::Bytes;
 use proptest::prelude::*;
 
@@ -126,7 +127,7 @@ proptest! {
     #[test]
     fn any_name_is_answered(name in ".{0,40}") {
         let _ = shelf().get(&name);
-        let folded = fold(&name);
-        prop_assert_eq!(fold(&folded), folded);
+        let once = folded(&name);
+        prop_assert_eq!(folded(&once), once);
     }
 }

@@ -1,7 +1,7 @@
 //! Tokenizers whose text density was measured.
 
 use super::{Density, Language};
-use crate::profile::{self, ProfileError, Provenance};
+use crate::profile::{self, ProfileError, Provenance, folded};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -83,8 +83,8 @@ impl Tokenizer {
     /// ```
     pub fn named(name: &str) -> Result<&'static Self, TextError> {
         let tokenizers = &table()?.tokenizers;
-        let wanted = fold(name);
-        let found = tokenizers.iter().find(|tokenizer| tokenizer.names().any(|known| fold(known) == wanted));
+        let wanted = folded(name);
+        let found = tokenizers.iter().find(|tokenizer| tokenizer.names().any(|known| folded(known) == wanted));
         found.ok_or_else(|| TextError::UnknownTokenizer {
             name: name.into(),
             nearest: profile::nearest(name, tokenizers.iter().flat_map(Self::names)),
@@ -173,10 +173,6 @@ fn median(language: Language) -> Result<Density, TextError> {
     Ok(Density { kind: Provenance::Assumed, source, ..density })
 }
 
-fn fold(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, ' ' | '-' | '_')).flat_map(char::to_lowercase).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,7 +190,7 @@ mod tests {
 
     #[test]
     fn every_name_leads_to_one_tokenizer() {
-        let mut names: Vec<String> = Tokenizer::all().unwrap().iter().flat_map(Tokenizer::names).map(fold).collect();
+        let mut names: Vec<String> = Tokenizer::all().unwrap().iter().flat_map(Tokenizer::names).map(folded).collect();
         let all = names.len();
         names.sort();
         names.dedup();

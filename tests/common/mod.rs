@@ -310,3 +310,17 @@ pub fn close(a: f64, b: f64) -> bool {
 pub fn at_most(a: Seconds, b: Seconds) -> bool {
     a <= b * (1.0 + 1e-9)
 }
+
+/// Latent attention of the shape of DeepSeek-V2 and V3, with compressed queries or without.
+pub fn deepseek_attention(q_lora_rank: Option<u64>) -> LatentAttention {
+    LatentAttention {
+        heads: 128,
+        q_lora_rank,
+        kv_lora_rank: 512,
+        qk_nope_head_dim: 128,
+        qk_rope_head_dim: 64,
+        v_head_dim: 128,
+        output_gate: false,
+        sparse: None,
+    }
+}

@@ -217,6 +217,19 @@ pub(super) struct Mamba2 {
 }
 
 impl Mamba2 {
+    /// The keys and defaults that Granite 4 and Bamba share.
+    pub fn of_transformers(config: &Config, shape: &Shape, heads: u64) -> Result<Self, ImportError> {
+        Ok(Self {
+            heads,
+            head_dim: mamba_head_dim(config, shape, heads)?,
+            groups: config.count_or(&["mamba_n_groups"], 1)?,
+            state: config.count_or(&["mamba_d_state"], 256)?,
+            conv_kernel: config.count_or(&["mamba_d_conv"], 4)?,
+            conv_bias: config.flag("mamba_conv_bias", true)?,
+            bias: config.flag("mamba_proj_bias", false)?,
+        })
+    }
+
     /// A layer of norm and mixer; its vectors are the convolution, decay rates, skips, time-step biases and the gated norm.
     pub fn layer(&self, config: &Config, shape: &Shape) -> Result<Layer, ImportError> {
         let Self { heads, head_dim, groups, state, conv_kernel, .. } = *self;
@@ -251,16 +264,8 @@ pub(super) fn granite_hybrid(config: &Config) -> Read {
     let mamba = if types.iter().all(|is_attention| *is_attention) {
         full.clone()
     } else {
-        let ssm = Mamba2 {
-            heads: config.count(&["mamba_n_heads"])?,
-            head_dim: mamba_head_dim(config, &shape)?,
-            groups: config.count_or(&["mamba_n_groups"], 1)?,
-            state: config.count_or(&["mamba_d_state"], 256)?,
-            conv_kernel: config.count_or(&["mamba_d_conv"], 4)?,
-            conv_bias: config.flag("mamba_conv_bias", true)?,
-            bias: config.flag("mamba_proj_bias", false)?,
-        };
-        let layer = ssm.layer(config, &shape)?;
+        let heads = config.count(&["mamba_n_heads"])?;
+        let layer = Mamba2::of_transformers(config, &shape, heads)?.layer(config, &shape)?;
         Layer { feed_forward, vector_params: layer.vector_params + shape.hidden, ..layer }
     };
     let layers = types.into_iter().map(|is_attention| if is_attention { full.clone() } else { mamba.clone() });
@@ -268,13 +273,13 @@ pub(super) fn granite_hybrid(config: &Config) -> Read {
 }
 
 /// `mamba_d_head`, or `auto`: the inner width divided by the heads.
-pub(super) fn mamba_head_dim(config: &Config, shape: &Shape) -> Result<u64, ImportError> {
+fn mamba_head_dim(config: &Config, shape: &Shape, heads: u64) -> Result<u64, ImportError> {
     let key = "mamba_d_head";
     if config.value(key).is_some_and(|value| value.as_str() != Some("auto")) {
         return config.count(&[key]);
     }
     let inner = config.count_or(&["mamba_expand"], 2)?.saturating_mul(shape.hidden);
-    let derived = inner.checked_div(config.count(&["mamba_n_heads"])?);
+    let derived = inner.checked_div(heads);
     derived.ok_or_else(|| config.missing(&[key], "a positive integer"))
 }
 

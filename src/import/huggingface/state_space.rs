@@ -1,7 +1,7 @@
 //! First-generation state spaces, and stacks of attention with short convolutions, Mamba-2 or delta nets beside dense branches.
 
 use super::config::Config;
-use super::hybrid::{Mamba2, UNBOUNDED_CONTEXT, gated_delta, kernel, mamba_head_dim, mixers};
+use super::hybrid::{Mamba2, UNBOUNDED_CONTEXT, gated_delta, kernel, mixers};
 use super::moe::{experts, with_router_bias};
 use super::shape::{Defaults, QkNorm, Shape, Style};
 use crate::import::ImportError;
@@ -112,15 +112,7 @@ pub(super) fn bamba(config: &Config) -> Read {
     let intermediate = config.count(&["intermediate_size"])?;
     let dense = FeedForward::Dense { intermediate, gated: true };
     let full = style.layer(shape.hidden, shape.attention(Reach::Full), dense.clone());
-    let ssm = Mamba2 {
-        heads: config.count_or(&["mamba_n_heads"], 128)?,
-        head_dim: mamba_head_dim(config, &shape)?,
-        groups: config.count_or(&["mamba_n_groups"], 1)?,
-        state: config.count_or(&["mamba_d_state"], 256)?,
-        conv_kernel: config.count_or(&["mamba_d_conv"], 4)?,
-        conv_bias: config.flag("mamba_conv_bias", true)?,
-        bias: config.flag("mamba_proj_bias", false)?,
-    };
+    let ssm = Mamba2::of_transformers(config, &shape, config.count_or(&["mamba_n_heads"], 128)?)?;
     let recurrent = ssm.layer(config, &shape)?;
     let branch = shape.hidden + if mlp_bias { 2 * intermediate + shape.hidden } else { 0 };
     let recurrent =
