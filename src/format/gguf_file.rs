@@ -1,6 +1,7 @@
 //! File types of llama.cpp: recipes that give each tensor of a model its own type.
 
 use super::GgufType;
+use super::gguf_type::numbered;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,7 +13,7 @@ macro_rules! gguf_file_types {
         /// Only the base type is in the name: a `Q4_K_M` file keeps half of its value and down projections in `Q6_K`, its
         /// output head in `Q6_K` and its norms in `F32`. [`tensor_type`](Self::tensor_type) gives the type of each tensor.
         ///
-        /// Source: `llama.h` and `llama-quant.cpp` of llama.cpp.
+        /// The number stands under `general.file_type`. Source: `llama.h` and `llama-quant.cpp` of llama.cpp.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         // The names are llama.cpp's own; any other spelling would be one more to remember.
         #[allow(non_camel_case_types)]
@@ -21,25 +22,9 @@ macro_rules! gguf_file_types {
             $($(#[$meta])* $name,)*
         }
 
+        numbered!(GgufFileType { $($name = $id),* });
+
         impl GgufFileType {
-            /// Every file type, by rising number.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// The file type with this number under `general.file_type`.
-            pub const fn from_id(id: u32) -> Option<Self> {
-                match id {
-                    $($id => Some(Self::$name),)*
-                    _ => None,
-                }
-            }
-
-            /// The number under `general.file_type`.
-            pub const fn id(self) -> u32 {
-                match self {
-                    $(Self::$name => $id,)*
-                }
-            }
-
             /// The name in lower case.
             pub const fn name(self) -> &'static str {
                 match self {

@@ -4,6 +4,32 @@ use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Gives an enum of llama.cpp the numbers that stand for it in GGUF files.
+macro_rules! numbered {
+    ($type:ident { $($name:ident = $id:literal),* }) => {
+        impl $type {
+            /// All of them, by rising number.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The one with this number in a GGUF file; `None` for numbers that were never given or that llama.cpp has withdrawn.
+            pub const fn from_id(id: u32) -> Option<Self> {
+                match id {
+                    $($id => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// The number in a GGUF file.
+            pub const fn id(self) -> u32 {
+                match self {
+                    $(Self::$name => $id,)*
+                }
+            }
+        }
+    };
+}
+pub(super) use numbered;
+
 /// Declares the tensor types from one table: number in the file, weights per block, bytes per block.
 macro_rules! gguf_types {
     ($($(#[$meta:meta])* $name:ident = $id:literal, $block:literal => $bytes:literal;)*) => {
@@ -24,25 +50,9 @@ macro_rules! gguf_types {
             $($(#[$meta])* $name,)*
         }
 
+        numbered!(GgufType { $($name = $id),* });
+
         impl GgufType {
-            /// Every type, by rising number.
-            pub const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            /// The type with this number in a GGUF file. Numbers of removed types (4, 5, 31 to 33, 36 to 38) give `None`.
-            pub const fn from_id(id: u32) -> Option<Self> {
-                match id {
-                    $($id => Some(Self::$name),)*
-                    _ => None,
-                }
-            }
-
-            /// The number in a GGUF file.
-            pub const fn id(self) -> u32 {
-                match self {
-                    $(Self::$name => $id,)*
-                }
-            }
-
             /// Weights per block; rows must be a multiple of it.
             pub const fn block_size(self) -> u64 {
                 match self {
