@@ -93,6 +93,12 @@ pub fn read<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, ProfileErr
     toml::from_str(text).map_err(|error| explain(text, file, &error))
 }
 
+/// The error of reading a value that did not come from one text: the line is looked for by the key.
+pub fn explained(text: &str, file: &str, error: &toml::de::Error) -> ProfileError {
+    let error = explain(text, file, error);
+    ProfileError { line: None, ..error }.locate(text)
+}
+
 fn explain(text: &str, file: &str, error: &toml::de::Error) -> ProfileError {
     let mut message = error.message().trim().to_string();
     let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());

@@ -167,6 +167,28 @@ impl Roofline {
     }
 }
 
+/// The time of two activities that overlap in part: `serialised` is the share of the shorter one that the longer one does not hide.
+///
+/// # Formula
+/// The larger root of `(t - a)(t - b) = serialised * a * b`, that is `(a + b + sqrt((a - b)^2 + 4 serialised a b)) / 2`: `max(a, b)` for 0, `a + b` for
+/// 1, in between a smooth maximum that grows with both. Two equal times give `a (1 + sqrt(serialised))`; the p-norm of
+/// `1/p = log2(1 + sqrt(serialised))` agrees there and is nowhere far, but costs two powers instead of a square root.
+///
+/// ```
+/// use llm_roofline::roofline::smooth_max;
+/// assert_eq!(smooth_max(3.0, 4.0, 0.0), 4.0);
+/// assert_eq!(smooth_max(3.0, 4.0, 1.0), 7.0);
+/// assert_eq!(smooth_max(4.0, 4.0, 0.25), 6.0);
+/// ```
+#[inline]
+pub fn smooth_max(a: f64, b: f64, serialised: f64) -> f64 {
+    if serialised == 0.0 {
+        return a.max(b);
+    }
+    let gap = a - b;
+    0.5 * (a + b + (gap * gap + 4.0 * serialised * a * b).sqrt())
+}
+
 /// Model FLOP/s utilisation: the share of the arithmetic peak that useful operations reached in a measured time.
 ///
 /// ```

@@ -17,3 +17,8 @@ pub(super) const DEVICES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/devi
 pub(super) const MODELS: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
 
 pub(super) const ENGINES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/engines.rs"));
+
+/// The text of an embedded engine profile.
+pub(super) fn engine_text(slug: &str) -> Option<&'static str> {
+    ENGINES.iter().find(|engine| engine.slug == slug).map(|engine| engine.text)
+}

@@ -1,6 +1,6 @@
 //! One profile of a catalog, parsed when it is first needed.
 
-use super::embedded::Embedded;
+use super::embedded::{self, Embedded};
 use crate::engine::Engine;
 use crate::hardware::Device;
 use crate::model::Model;
@@ -64,10 +64,11 @@ impl Profile for Model {
 
 impl Profile for Engine {
     const KIND: &'static str = "engine";
-    const MARKS: &'static [&'static str] = &["efficiency"];
+    const MARKS: &'static [&'static str] =
+        &["extends", "gemm", "experts", "prefill_attention", "decode_attention", "elementwise", "host", "scheduling"];
 
     fn parse(text: &str, file: &str) -> Result<Self, ProfileError> {
-        Self::from_toml(text, file)
+        Self::from_toml_over(text, file, embedded::engine_text)
     }
 
     fn head(&self) -> Head {

@@ -144,7 +144,7 @@ impl Catalog {
     /// This catalog and the profile in a file, which shadows whatever had its slug or answers to its names.
     ///
     /// What kind of profile it is shows from its keys (`[compute]`: a device; `[architecture]` or `[totals]`: a model;
-    /// `[efficiency]`: an engine).
+    /// `[gemm]`, `[host]` or `extends`: an engine).
     ///
     /// # Errors
     /// [`ProfileError`] naming file, line and key: the file cannot be read, is no profile, or has a mistake in it.

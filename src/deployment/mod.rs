@@ -170,6 +170,11 @@ impl Deployment {
         self.tensor_parallel
     }
 
+    /// Whether attention is fused: what the engine does.
+    pub fn flash_attention(&self) -> bool {
+        self.engine.scheduling.flash_attention.as_ref().is_none_or(|fused| fused.value)
+    }
+
     /// The longest context that may be asked for, `None` without a limit.
     pub fn context_limit(&self) -> Option<u64> {
         match self.model.architecture() {

@@ -1,10 +1,22 @@
-//! Inference engines: how far from the hardware's peaks each class of operators stays, what a step costs besides, and how
-//! prompts are cut into steps.
+//! Inference engines: the laws that their kernels follow, what a step costs besides, and how work is cut into steps.
 //!
-//! Everything is data in `engine-profiles/<slug>.toml`. The profile [`ideal`](Engine::ideal) is the textbook roofline: efficiency 1, no overhead.
+//! Everything is data in `engine-profiles/<slug>.toml`. A profile may extend another one and then holds only what differs. The profile
+//! [`ideal`](Engine::ideal) has no law at all: every operator reaches the hardware's peak, the textbook roofline.
 
-use crate::profile::{self, ProfileError, Sourced, Sources};
-use crate::units::Seconds;
+mod laws;
+mod parameter;
+mod scheduling;
+mod version;
+
+pub use laws::{
+    CommunicationLaw, DecodeAttentionLaw, ElementwiseLaw, ExpertLaw, GemmLaw, HostLaw, PipelineLaw,
+    PrefillAttentionLaw, RecurrentLaw, SamplingLaw, UncertaintyLaw,
+};
+pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Quantity, Resolved, Share};
+pub use scheduling::{Arithmetic, MatrixUnit, Scheduling};
+pub use version::{Version, nearest_version};
+
+use crate::profile::{self, ProfileError, Provenance, Sources};
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
@@ -15,89 +27,78 @@ use std::sync::LazyLock;
 pub struct Engine {
     /// Version of the file format, 1.
     pub schema_version: u32,
-    /// Short name, the key in the catalog, such as `vllm-0.6`.
+    /// Short name, the key in the catalog, such as `vllm-2026`.
     pub slug: String,
     /// Name for people.
     pub name: String,
-    /// Version of the engine.
+    /// Versions of the engine that the profile stands for.
     pub version: String,
     /// Other spellings.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
+    /// The profile that this one extends; its own keys have already been filled in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
     /// Where the numbers come from: key to reference.
     pub sources: Sources,
-    /// Share of the peaks reached, per class of operators.
-    pub efficiency: Efficiencies,
-    /// Time that no operator explains.
-    pub overhead: Overhead,
+    /// Which units multiply.
+    #[serde(default)]
+    pub arithmetic: Arithmetic,
+    /// Dense matrix products.
+    #[serde(default)]
+    pub gemm: GemmLaw,
+    /// Routed experts.
+    #[serde(default)]
+    pub experts: ExpertLaw,
+    /// Attention of prompts.
+    #[serde(default)]
+    pub prefill_attention: PrefillAttentionLaw,
+    /// Attention of decode tokens.
+    #[serde(default)]
+    pub decode_attention: DecodeAttentionLaw,
+    /// State-space and linear attention.
+    #[serde(default)]
+    pub recurrent: RecurrentLaw,
+    /// Small kernels.
+    #[serde(default)]
+    pub elementwise: ElementwiseLaw,
+    /// Choice of tokens.
+    #[serde(default)]
+    pub sampling: SamplingLaw,
     /// Communication between devices.
-    pub collective: CollectiveProfile,
+    #[serde(default)]
+    pub communication: CommunicationLaw,
+    /// Layers over devices one after another.
+    #[serde(default)]
+    pub pipeline: PipelineLaw,
+    /// Time of the host.
+    #[serde(default)]
+    pub host: HostLaw,
     /// How work is cut into steps.
     #[serde(default)]
     pub scheduling: Scheduling,
+    /// Scatter of measurements.
+    #[serde(default)]
+    pub uncertainty: UncertaintyLaw,
 }
 
-/// Shares of the two peaks that a class of operators reaches.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Efficiency {
-    /// Share of the arithmetic peak, above 0 and at most 1.
-    pub compute: Sourced<f64>,
-    /// Share of the memory bandwidth, above 0 and at most 1.
-    pub memory: Sourced<f64>,
-}
-
-/// Efficiencies per class of operators.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Efficiencies {
-    /// Dense matrix products.
-    pub gemm: Efficiency,
-    /// Grouped matrix products over experts.
-    pub expert_gemm: Efficiency,
-    /// Attention of prompt chunks.
-    pub prefill_attention: Efficiency,
-    /// Attention of decode tokens.
-    pub decode_attention: Efficiency,
-    /// State-space and linear-attention scans.
-    pub recurrent: Efficiency,
-    /// Norms, rotations, residuals, look-ups.
-    pub elementwise: Efficiency,
-}
-
-/// Time and traffic that do not belong to one of the large operators.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Overhead {
-    /// Added to every step: launches, scheduling, sampling.
-    pub per_step: Sourced<Seconds>,
-    /// Added to every step for each sequence in it.
-    pub per_sequence: Sourced<Seconds>,
-    /// How often a layer reads or writes the residual stream in unfused elementwise kernels, in passes over `tokens * hidden_size`.
-    pub elementwise_passes_per_layer: Sourced<f64>,
-}
-
-/// Communication between the devices of a tensor-parallel group.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CollectiveProfile {
-    /// Time of one hop without data.
-    pub latency: Sourced<Seconds>,
-    /// Share of the link bandwidth reached.
-    pub efficiency: Sourced<f64>,
-}
-
-/// How an engine cuts work into steps.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Scheduling {
-    /// Most tokens in one step (chunked prefill); absent if a prompt is processed in one step, however long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_tokens_per_step: Option<Sourced<u64>>,
-    /// Share of device memory that weights and cache may use; absent means all of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_fraction: Option<Sourced<f64>>,
+/// Calls a macro with the name of every law.
+macro_rules! every_law {
+    ($call:ident) => {
+        $call!(
+            gemm,
+            experts,
+            prefill_attention,
+            decode_attention,
+            recurrent,
+            elementwise,
+            sampling,
+            communication,
+            pipeline,
+            host,
+            uncertainty
+        )
+    };
 }
 
 impl Engine {
@@ -112,23 +113,89 @@ impl Engine {
         }
     }
 
-    /// Reads a profile.
+    /// Reads a profile that stands for itself; one that extends another is read through a catalog.
     ///
     /// # Errors
-    /// [`ProfileError`] with file, line, key and the nearest valid name; for efficiencies outside (0, 1].
+    /// [`ProfileError`] with file, line, key and the nearest valid name; for values outside their range, and unknown sources.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, ProfileError> {
-        let engine: Self = profile::read(text, file)?;
+        Self::from_toml_over(text, file, |_| None)
+    }
+
+    /// Reads a profile; `find` gives the text of the profile that it extends.
+    ///
+    /// Tables are merged key by key: what a profile says replaces what the one below says. A parameter that is given a new `value` keeps the
+    /// factors below it.
+    ///
+    /// # Errors
+    /// As for [`from_toml`](Self::from_toml); also for a profile that is not found, or extends itself.
+    pub fn from_toml_over<'a>(
+        text: &str,
+        file: &str,
+        find: impl Fn(&str) -> Option<&'a str>,
+    ) -> Result<Self, ProfileError> {
+        let mut merged: toml::Table = profile::read(text, file)?;
+        let mut below = merged.get("extends").and_then(toml::Value::as_str).map(str::to_owned);
+        let mut steps = 0;
+        while let Some(slug) = below {
+            let base = find(&slug).filter(|_| steps < EXTENDS_LIMIT).ok_or_else(|| {
+                let message = format!("names `{slug}`, which is no profile of the catalog or extends too many others");
+                ProfileError::at_key(file, "extends", message).locate(text)
+            })?;
+            let base: toml::Table = profile::read(base, &slug)?;
+            below = base.get("extends").and_then(toml::Value::as_str).map(str::to_owned);
+            fill_in(&mut merged, base);
+            steps += 1;
+        }
+        let engine: Self = match merged.contains_key("extends") {
+            // Errors of a profile that stands for itself name the line by the text itself.
+            false => profile::read(text, file)?,
+            true => toml::Table::try_into(merged)
+                .map_err(|error: toml::de::Error| profile::explained(text, file, &error))?,
+        };
         engine.check_as(file).map_err(|error| error.locate(text))?;
         Ok(engine)
     }
 
     /// Writes the profile; reading it again gives an equal engine.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).unwrap_or_default()
+        toml::to_string(&Self { extends: None, ..self.clone() }).unwrap_or_default()
     }
 
-    /// Whether an engine whose fields were changed is still one: shares in (0, 1], times that are finite and not negative, at least one
-    /// token per step, sources that are listed.
+    /// Every parameter with its name, such as `gemm.compute`.
+    pub fn parameters(&self) -> Vec<(String, &dyn AnyParameter)> {
+        let mut all: Vec<(String, &dyn AnyParameter)> = Vec::new();
+        macro_rules! visit {
+            ($($law:ident),*) => {
+                $(self.$law.each(&mut |name, parameter| all.push((format!("{}.{name}", stringify!($law)), parameter)));)*
+            };
+        }
+        every_law!(visit);
+        all
+    }
+
+    /// The number called `gemm.compute` (a value) or `gemm.compute.by_generation.hopper` (a factor) is set; `None` if there is none.
+    pub fn set_parameter(&mut self, name: &str, number: f64) -> Option<()> {
+        let mut path = name.splitn(4, '.');
+        let (law, parameter) = (path.next()?, path.next()?);
+        macro_rules! find {
+            ($($law:ident),*) => {
+                match law {
+                    $(stringify!($law) => self.$law.parameter_mut(parameter)?,)*
+                    _ => return None,
+                }
+            };
+        }
+        let parameter = every_law!(find);
+        match (path.next(), path.next()) {
+            (Some(table), Some(key)) => parameter.factor_mut(table, key)?.value = number,
+            (None, None) => parameter.set_number(number),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Whether an engine whose fields were changed is still one: numbers in their range, at least one token per step, sources that are
+    /// listed.
     ///
     /// # Errors
     /// [`ProfileError`] with the key, the value and the range.
@@ -141,59 +208,75 @@ impl Engine {
             let message = format!("is {}, this version reads 1", self.schema_version);
             return Err(ProfileError::at_key(file, "schema_version", message));
         }
-        let classes = [
-            ("gemm", &self.efficiency.gemm),
-            ("expert_gemm", &self.efficiency.expert_gemm),
-            ("prefill_attention", &self.efficiency.prefill_attention),
-            ("decode_attention", &self.efficiency.decode_attention),
-            ("recurrent", &self.efficiency.recurrent),
-            ("elementwise", &self.efficiency.elementwise),
-        ];
-        for (class, efficiency) in classes {
-            self.check_share(file, || format!("efficiency.{class}.compute"), &efficiency.compute)?;
-            self.check_share(file, || format!("efficiency.{class}.memory"), &efficiency.memory)?;
+        macro_rules! visit {
+            ($($law:ident),*) => {$(
+                let mut result = Ok(());
+                self.$law.each(&mut |name, parameter| {
+                    if result.is_ok() {
+                        result = self.check_parameter(file, stringify!($law), name, parameter);
+                    }
+                });
+                result?;
+            )*};
         }
-        self.check_share(file, || "collective.efficiency".into(), &self.collective.efficiency)?;
-        if let Some(fraction) = &self.scheduling.memory_fraction {
-            self.check_share(file, || "scheduling.memory_fraction".into(), fraction)?;
+        every_law!(visit);
+        self.check_scheduling(file)
+    }
+
+    fn check_parameter(
+        &self,
+        file: &str,
+        law: &str,
+        name: &str,
+        parameter: &dyn AnyParameter,
+    ) -> Result<(), ProfileError> {
+        let key = || format!("{law}.{name}");
+        if !parameter.is_valid() {
+            let message = format!("is {}, expected {}", parameter.number(), parameter.expected());
+            return Err(ProfileError::at_key(file, &key(), message));
         }
-        self.check_time(file, "overhead.per_step", &self.overhead.per_step)?;
-        self.check_time(file, "overhead.per_sequence", &self.overhead.per_sequence)?;
-        self.check_time(file, "collective.latency", &self.collective.latency)?;
-        let passes = &self.overhead.elementwise_passes_per_layer;
-        if !(passes.value.is_finite() && passes.value >= 0.0) {
-            let message = format!("is {}, expected a number of passes that is not negative", passes.value);
-            return Err(ProfileError::at_key(file, "overhead.elementwise_passes_per_layer", message));
-        }
-        self.check_source(file, || "overhead.elementwise_passes_per_layer".into(), &passes.source)?;
-        if let Some(budget) = &self.scheduling.max_tokens_per_step {
-            let key = "scheduling.max_tokens_per_step";
-            if budget.value == 0 {
-                return Err(ProfileError::at_key(file, key, "is 0, expected at least 1 token"));
+        self.check_source(file, key, parameter.source())?;
+        for (table, factors) in parameter.factors() {
+            for (factor_key, factor) in factors {
+                let key = || format!("{law}.{name}.{table}.{factor_key}");
+                if !(factor.value.is_finite() && factor.value > 0.0) {
+                    let message = format!("is {}, expected a positive finite factor", factor.value);
+                    return Err(ProfileError::at_key(file, &key(), message));
+                }
+                self.check_source(file, key, &factor.source)?;
             }
-            self.check_source(file, || key.into(), &budget.source)?;
         }
         Ok(())
     }
 
-    fn check_time(&self, file: &str, key: &str, time: &Sourced<Seconds>) -> Result<(), ProfileError> {
-        if !(time.value.is_finite() && time.value >= Seconds::ZERO) {
-            let message = format!("is {}, expected a finite time that is not negative", time.value);
-            return Err(ProfileError::at_key(file, key, message));
+    fn check_scheduling(&self, file: &str) -> Result<(), ProfileError> {
+        let scheduling = &self.scheduling;
+        let counts = [
+            ("scheduling.max_tokens_per_step", &scheduling.max_tokens_per_step),
+            ("scheduling.micro_batches_in_flight", &scheduling.micro_batches_in_flight),
+        ];
+        for (key, count) in counts {
+            if let Some(count) = count {
+                if count.value == 0 {
+                    return Err(ProfileError::at_key(file, key, "is 0, expected at least 1"));
+                }
+                self.check_source(file, || key.into(), &count.source)?;
+            }
         }
-        self.check_source(file, || key.into(), &time.source)
-    }
-
-    fn check_share(&self, file: &str, key: impl Fn() -> String, share: &Sourced<f64>) -> Result<(), ProfileError> {
-        if !(share.value > 0.0 && share.value <= 1.0) {
-            let message = format!("is {}, expected a share above 0 and at most 1", share.value);
-            return Err(ProfileError::at_key(file, &key(), message));
+        if let Some(fraction) = &scheduling.memory_fraction {
+            let key = "scheduling.memory_fraction";
+            if !Share::is_valid(fraction.value) {
+                let message = format!("is {}, expected {}", fraction.value, Share::EXPECTED);
+                return Err(ProfileError::at_key(file, key, message));
+            }
+            self.check_source(file, || key.into(), &fraction.source)?;
         }
-        self.check_source(file, key, &share.source)
+        Ok(())
     }
 
     fn check_source(&self, file: &str, key: impl Fn() -> String, source: &str) -> Result<(), ProfileError> {
-        if self.sources.contains_key(source) {
+        // What the caller supposed needs no reference.
+        if self.sources.contains_key(source) || source == "caller" {
             return Ok(());
         }
         let known = self.sources.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -202,51 +285,36 @@ impl Engine {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Profiles extend at most so many others.
+const EXTENDS_LIMIT: usize = 8;
 
-    #[test]
-    fn the_ideal_engine_is_valid_and_has_no_losses() {
-        let engine = Engine::ideal();
-        assert_eq!(engine.efficiency.gemm.compute.value, 1.0);
-        assert_eq!(engine.overhead.per_step.value, Seconds::ZERO);
-        assert_eq!(Engine::from_toml(&engine.to_toml(), "copy").unwrap(), engine);
-    }
-
-    #[test]
-    fn bad_profiles_name_key_line_and_limit() {
-        let text = include_str!("../../engine-profiles/ideal.toml");
-        let above_one = text.replacen("compute = { value = 1.0", "compute = { value = 1.5", 1);
-        let error = Engine::from_toml(&above_one, "mine.toml").unwrap_err();
-        assert!(error.to_string().contains("efficiency.gemm.compute"), "{error}");
-        assert!(error.to_string().contains("1.5"), "{error}");
-        let unsourced = text.replacen(
-            "latency = { value = \"0 s\", kind = \"assumed\", source = \"definition\"",
-            "latency = { value = \"0 s\", kind = \"assumed\", source = \"hearsay\"",
-            1,
-        );
-        let error = Engine::from_toml(&unsourced, "mine.toml").unwrap_err();
-        assert!(error.to_string().contains("key `collective.latency`: names the source `hearsay`"), "{error}");
-        let mistyped = text.replacen("per_step", "per_stepp", 1);
-        let error = Engine::from_toml(&mistyped, "mine.toml").unwrap_err();
-        assert!(error.to_string().contains("did you mean `per_step`"), "{error}");
-        assert_eq!(error.line, Some(1 + mistyped.lines().position(|line| line.starts_with("per_stepp")).unwrap()));
-    }
-
-    #[test]
-    fn changed_engines_are_checked_again() {
-        let changed = |change: fn(&mut Engine)| {
-            let mut engine = Engine::ideal();
-            change(&mut engine);
-            engine.check().unwrap_err().to_string()
-        };
-        let share = changed(|engine| engine.efficiency.gemm.memory.value = f64::NAN);
-        assert_eq!(share, "ideal: key `efficiency.gemm.memory`: is NaN, expected a share above 0 and at most 1");
-        let time = changed(|engine| engine.overhead.per_step.value = Seconds::from_seconds(-1.0));
-        assert!(time.contains("overhead.per_step") && time.contains("not negative"), "{time}");
-        let budget = changed(|engine| engine.scheduling.max_tokens_per_step = Some(Sourced::assumed(0)));
-        assert!(budget.contains("scheduling.max_tokens_per_step"), "{budget}");
-        assert!(Engine::ideal().check().is_ok());
+/// Adds the keys of `base` that `table` lacks, table by table. Names of the base stay with the base.
+fn fill_in(table: &mut toml::Table, base: toml::Table) {
+    for (key, value) in base {
+        match (table.get_mut(&key), value) {
+            (Some(toml::Value::Table(own)), toml::Value::Table(below)) => fill_in(own, below),
+            (Some(_), _) => {}
+            (None, _) if key == "aliases" || key == "extends" => {}
+            (None, value) => {
+                table.insert(key, value);
+            }
+        }
     }
 }
+
+impl<Q: Quantity> Parameter<Q> {
+    /// A parameter supposed by the caller.
+    pub fn assumed(value: Q) -> Self {
+        Self {
+            value,
+            kind: Provenance::Assumed,
+            source: "caller".into(),
+            note: None,
+            by_generation: Default::default(),
+            by_format: Default::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -151,6 +151,20 @@ gguf_types! {
 }
 
 impl GgufType {
+    /// The kernels that engines have for it: see [`WeightFormat::kernel_key`](super::WeightFormat::kernel_key).
+    pub fn kernel_key(self) -> &'static str {
+        match self.name() {
+            "f32" => "f32",
+            "f16" | "bf16" => "f16",
+            "q4_0" | "q4_1" | "q5_0" | "q5_1" => "q4",
+            "q8_0" | "q8_1" => "q8",
+            "mxfp4" => "mxfp4",
+            "iq4_nl" | "iq4_xs" => "k-quant",
+            name if name.starts_with("iq") => "iq",
+            _ => "k-quant",
+        }
+    }
+
     /// Bits per weight, scales included: `8 * block_bytes / block_size`.
     pub const fn bits_per_weight(self) -> f64 {
         (8 * self.block_bytes()) as f64 / self.block_size() as f64

@@ -201,6 +201,32 @@ impl WeightFormat {
         }
     }
 
+    /// The kernels that engines have for it: what efficiencies are looked up by. Formats that differ in scales only share a key.
+    ///
+    /// ```
+    /// use llm_roofline::format::WeightFormat;
+    /// assert_eq!("q5_k_m".parse::<WeightFormat>()?.kernel_key(), "k-quant");
+    /// # Ok::<(), llm_roofline::format::FormatError>(())
+    /// ```
+    pub fn kernel_key(&self) -> &'static str {
+        match self {
+            Self::Fp32 => "f32",
+            Self::Fp16 | Self::Bf16 => "f16",
+            Self::Fp8 | Self::Mxfp8 | Self::Mxfp6 => "fp8",
+            Self::Fp8Block | Self::Fp8BlockMxfp4Experts => "fp8-block",
+            Self::Int8 => "int8",
+            Self::Mxfp4 | Self::Mxfp4MoeF16 => "mxfp4",
+            Self::Nvfp4 => "nvfp4",
+            Self::Gptq { bits: 8.., .. } => "gptq-int8",
+            Self::Int4 | Self::Awq { .. } | Self::Gptq { .. } | Self::Nf4 { .. } => "int4",
+            Self::Mlx { .. } => "mlx",
+            Self::Exl2 { .. } => "exl2",
+            Self::Gguf(file_type) => file_type.base_type().kernel_key(),
+            Self::UnslothDynamic { base, .. } => base.base_type().kernel_key(),
+            _ => "k-quant",
+        }
+    }
+
     /// Whether only the weights are small: they are widened before they are multiplied, so small weights speed up decode but
     /// not prefill.
     pub fn is_weight_only(&self) -> bool {

@@ -132,6 +132,17 @@ impl Device {
         &self.profile.generation
     }
 
+    /// What kernel efficiencies are looked up by, from special to general: generation with memory technology (`ampere-hbm`, `ampere-gddr`),
+    /// generation, family, vendor in lower case.
+    pub fn kernel_keys(&self) -> [String; 4] {
+        let technology = ["hbm", "gddr", "lpddr", "ddr"];
+        let kind = self.profile.memory.kind.to_lowercase();
+        let technology = technology.into_iter().find(|technology| kind.starts_with(technology)).unwrap_or("memory");
+        let generation = &self.profile.generation;
+        let family = self.profile.family.clone();
+        [format!("{generation}-{technology}"), generation.clone(), family, self.profile.vendor.to_lowercase()]
+    }
+
     /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`).
     pub fn family(&self) -> &str {
         &self.profile.family
@@ -163,6 +174,13 @@ impl Device {
     /// Dense peak of a number format with 32-bit accumulation, if the device has the format.
     pub fn peak(&self, format: NumberFormat) -> Option<FlopsPerSecond> {
         self.profile.compute.get(format).map(|peak| peak.value)
+    }
+
+    /// Dense peak of 16-bit floats with the faster accumulation: 16-bit where the device has it, 32-bit elsewhere.
+    pub fn fp16_accumulate_peak(&self) -> Option<FlopsPerSecond> {
+        let compute = &self.profile.compute;
+        let peak = compute.fp16_fp16_accumulate.as_ref().or(compute.fp16.as_ref()).or(compute.bf16.as_ref());
+        peak.or(compute.fp32.as_ref()).map(|peak| peak.value)
     }
 
     /// Arithmetic intensity at which reading memory takes as long as computing.

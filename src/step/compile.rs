@@ -1,21 +1,21 @@
 //! From a deployment to coefficients: every operator of every kind of layer, as one device runs it.
 
+use super::laws::{Laws, Pass, Product};
 use super::terms::{
-    AttentionTerm, CollectiveTerm, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm, Rows,
+    AttentionTerm, CollectiveTerm, ElementwiseTerm, ExpertTerm, HostTerm, LinearTerm, Named, RecurrentTerm, Rows,
+    SamplingTerm,
 };
 use crate::collective::Group;
 use crate::deployment::{Deployment, ShardedKind, ShardedLinear, ShardedModel};
-use crate::engine::{Efficiency, Engine};
 use crate::format::{NumberFormat, TensorClass};
 use crate::memory::STATE_BITS;
 use crate::model::{AttentionPass, FeedForward, Layer, Mixer, Reaches, Split, Totals};
 use crate::operator::OperatorClass;
-use crate::roofline::Roofline;
-use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond};
+use crate::units::{Bytes, BytesPerSecond};
 use std::sync::Arc;
 
 /// Activations between operators are kept in 16 bits.
-const ACTIVATION_BYTES: f64 = 2.0;
+pub(super) const ACTIVATION_BYTES: f64 = 2.0;
 /// Models known by their totals are multiplied in 16 bits.
 pub(super) const TOTALS_FORMAT: NumberFormat = NumberFormat::Bf16;
 
@@ -28,7 +28,9 @@ pub(super) struct Terms {
     pub(super) decode_attention: Vec<Named<AttentionTerm>>,
     pub(super) recurrent: Vec<Named<RecurrentTerm>>,
     pub(super) elementwise: Option<ElementwiseTerm>,
+    pub(super) sampling: Option<SamplingTerm>,
     pub(super) collective: Option<CollectiveTerm>,
+    pub(super) host: HostTerm,
 }
 
 /// Compiles a model taken apart.
@@ -45,37 +47,32 @@ pub(super) fn architecture_terms(
     }
     compiler.outside_layers(&mut terms);
     terms.elementwise = Some(compiler.elementwise());
+    terms.sampling = Some(compiler.laws.sampling(sharded.architecture.vocab_size as f64 / compiler.tp as f64));
     if compiler.tp > 1 {
         terms.collective = Some(compiler.collective(link));
     }
+    terms.host = compiler.laws.host(sharded.architecture.layers() as u64, compiler.tp);
     terms
 }
 
 /// Compiles a model known by its totals: one matrix that holds every active weight, and a cache.
 pub(super) fn totals_terms(deployment: &Deployment, totals: &Totals) -> Terms {
-    let (engine, tp) = (deployment.engine(), f64::from(deployment.tensor_parallel()));
-    let device = deployment.system().device();
-    let peak = device.matmul_peak(TOTALS_FORMAT, TOTALS_FORMAT).peak;
+    let tp = f64::from(deployment.tensor_parallel());
+    let laws = Laws::new(deployment);
+    let peak = deployment.system().device().matmul_peak(TOTALS_FORMAT, TOTALS_FORMAT).peak;
     let group: Arc<str> = "model".into();
-    let roofline = |efficiency| achieved(efficiency, peak, device.bandwidth());
-    let linear = LinearTerm {
-        count: 1.0,
-        rows: Rows::All,
+    let matrix = Product {
         flops_per_row: 2.0 * totals.params_active as f64 / tp,
         weight_bytes: totals.active_weight_bytes().as_bytes() / tp,
-        bytes_per_row: 0.0,
-        roofline: roofline(&engine.efficiency.gemm),
+        weights: totals.params_active as f64 / tp,
+        peak,
+        key: deployment.weights().kernel_key(),
+        ..Product::default()
     };
-    let attention = AttentionTerm {
-        count: 1.0,
-        reach: 0,
-        flops_per_pair: 0.0,
-        flops_per_cached: 0.0,
-        bytes_per_entry: totals.kv_bytes_per_token.as_bytes() / tp,
-        bytes_per_token: 0.0,
-        roofline: roofline(&engine.efficiency.decode_attention),
-    };
-    let prefill = AttentionTerm { roofline: roofline(&engine.efficiency.prefill_attention), ..attention };
+    let linear = laws.linear(&matrix, 1.0, Rows::All);
+    let cache = Pass { bytes_per_entry: totals.kv_bytes_per_token.as_bytes() / tp, ..Pass::default() };
+    let attention = laws.decode_attention(&cache, 1.0);
+    let prefill = laws.prefill_attention(&cache, 1.0);
     let (linears, cache) = (OperatorClass::Gemm, "cache");
     Terms {
         linears: vec![Named { group: group.clone(), name: "weights", class: linears, term: linear }],
@@ -86,37 +83,23 @@ pub(super) fn totals_terms(deployment: &Deployment, totals: &Totals) -> Terms {
             term: prefill,
         }],
         decode_attention: vec![Named { group, name: cache, class: OperatorClass::DecodeAttention, term: attention }],
+        host: laws.host(0, 1),
         ..Terms::default()
     }
-}
-
-fn achieved(efficiency: &Efficiency, peak: FlopsPerSecond, bandwidth: BytesPerSecond) -> Roofline {
-    Roofline::new(peak * efficiency.compute.value, bandwidth * efficiency.memory.value)
 }
 
 struct Compiler<'a> {
     deployment: &'a Deployment,
     sharded: &'a ShardedModel<'a>,
     reaches: &'a Reaches,
-    engine: &'a Engine,
-    bandwidth: BytesPerSecond,
-    /// Peak of arithmetic on activations: attention, recurrences.
-    activation_peak: FlopsPerSecond,
+    laws: Laws<'a>,
     tp: u64,
 }
 
 impl<'a> Compiler<'a> {
     fn new(deployment: &'a Deployment, sharded: &'a ShardedModel<'a>, reaches: &'a Reaches) -> Self {
-        let device = deployment.system().device();
-        Self {
-            deployment,
-            sharded,
-            reaches,
-            engine: deployment.engine(),
-            bandwidth: device.bandwidth(),
-            activation_peak: device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak,
-            tp: u64::from(deployment.tensor_parallel()),
-        }
+        let tp = u64::from(deployment.tensor_parallel());
+        Self { deployment, sharded, reaches, laws: Laws::new(deployment), tp }
     }
 
     fn kind(&self, kind: &ShardedKind<'_>, terms: &mut Terms) {
@@ -137,79 +120,95 @@ impl<'a> Compiler<'a> {
         }
         if let Mixer::Recurrent(recurrent) = &kind.layer.mixer {
             let share = 1.0 / self.tp as f64;
-            let term = RecurrentTerm {
+            let term = self.laws.recurrent(RecurrentTerm {
                 count,
                 flops_per_token: recurrent.scan_flops_per_token() as f64 * share,
                 bytes_per_token: recurrent.io_elements_per_token() as f64 * ACTIVATION_BYTES * share,
                 state_bytes: recurrent.state_elements() as f64 * STATE_BITS / 8.0 * share,
-                roofline: achieved(&self.engine.efficiency.recurrent, self.activation_peak, self.bandwidth),
-            };
+                ..RecurrentTerm::default()
+            });
             terms.recurrent.push(Named { group, name: "recurrence", class: OperatorClass::Recurrent, term });
         }
     }
 
     /// Matrices that engines fuse into one product: they share their input, which is read once.
     fn linear(&self, fused: &[ShardedLinear], count: f64, rows: Rows) -> LinearTerm {
-        let params: f64 = fused.iter().map(ShardedLinear::params).sum();
-        let outputs: f64 = fused.iter().map(ShardedLinear::outputs).sum();
-        let input_bytes = fused[0].inputs() * fused[0].input_bits / 8.0;
+        self.laws.linear(&self.product(fused), count, rows)
+    }
+
+    fn product(&self, fused: &[ShardedLinear]) -> Product {
+        let first = &fused[0];
+        let weights: f64 = fused.iter().map(ShardedLinear::params).sum();
         // A fused product runs in the widest format of its parts: the slowest peak.
-        let peak = fused.iter().map(|linear| linear.peak).fold(fused[0].peak, FlopsPerSecond::min);
-        LinearTerm {
-            count,
-            rows,
-            flops_per_row: 2.0 * params,
+        let slowest = fused.iter().min_by(|a, b| a.peak.as_flops_per_second().total_cmp(&b.peak.as_flops_per_second()));
+        let plain = first.bits_per_weight == 16.0;
+        Product {
+            flops_per_row: 2.0 * weights,
+            weights,
             weight_bytes: fused.iter().map(ShardedLinear::weight_bytes).sum(),
-            bytes_per_row: input_bytes + outputs * ACTIVATION_BYTES,
-            roofline: achieved(&self.engine.efficiency.gemm, peak, self.bandwidth),
+            inputs: first.inputs(),
+            outputs: fused.iter().map(ShardedLinear::outputs).sum(),
+            input_bytes: first.input_bits / 8.0,
+            peak: slowest.map_or(first.peak, |linear| linear.peak),
+            key: if plain { "f16" } else { self.deployment.weights().kernel_key() },
         }
     }
 
     /// Routed experts: Mixtral's expert traffic is computed here, from the expected number of distinct experts.
     fn experts(&self, kind: &ShardedKind<'_>) -> Option<ExpertTerm> {
         let moe = kind.layer.feed_forward.moe()?;
-        let first = kind.expert.first()?;
-        let chosen = moe.experts_per_token as f64;
-        let params: f64 = kind.expert.iter().map(ShardedLinear::params).sum();
+        if kind.expert.is_empty() {
+            return None;
+        }
         let vectors = moe.vector_params_per_expert as f64 * self.sharded.vector_bits / 8.0;
+        let mut expert = self.product(&kind.expert);
+        expert.weight_bytes += vectors;
         // Each of the chosen experts reads the token and writes its intermediate and its output.
-        let fused = kind.expert.chunk_by(fused);
-        let moved: f64 = fused.map(|run| self.linear(run, 1.0, Rows::All).bytes_per_row).sum();
-        Some(ExpertTerm {
-            count: kind.count as f64,
-            experts: moe.experts as f64,
-            log_missed: moe.log_missed(),
-            flops_per_token: 2.0 * chosen * params,
-            bytes_per_expert: kind.expert.iter().map(ShardedLinear::weight_bytes).sum::<f64>() + vectors,
-            bytes_per_token: chosen * moved,
-            roofline: achieved(&self.engine.efficiency.expert_gemm, first.peak, self.bandwidth),
-        })
+        let moved = |run: &[ShardedLinear]| {
+            let product = self.product(run);
+            product.inputs * product.input_bytes + product.outputs * ACTIVATION_BYTES
+        };
+        let bytes_per_row = kind.expert.chunk_by(fused).map(moved).sum();
+        Some(self.laws.experts(
+            &expert,
+            ExpertTerm {
+                count: kind.count as f64,
+                experts: moe.experts as f64,
+                experts_here: moe.experts as f64,
+                log_missed: moe.log_missed(),
+                rows_per_token: moe.experts_per_token as f64,
+                bytes_per_row,
+                ..ExpertTerm::default()
+            },
+        ))
     }
 
     /// One attention pass in prefill and in decode.
     fn attention(&self, kind: &ShardedKind<'_>, pass: &AttentionPass) -> (AttentionTerm, AttentionTerm) {
         let head_share = if pass.heads >= self.tp { 1.0 / self.tp as f64 } else { 1.0 };
-        let cache_bytes =
-            self.deployment.cache_bits(kind.layer, pass) / 8.0 * Split::KvHeads(pass.kv_heads).share(self.tp);
+        let element_bytes = self.deployment.cache_bits(kind.layer, pass) / 8.0;
+        let cache_bytes = element_bytes * Split::KvHeads(pass.kv_heads).share(self.tp);
         let written = pass.elements_written_per_token * cache_bytes;
         let moved = |io_elements: u64| written + io_elements as f64 * ACTIVATION_BYTES * head_share;
-        let decode = AttentionTerm {
-            count: kind.count as f64,
+        let decode = Pass {
             reach: self.reaches.position(pass.reach).unwrap_or(0),
             flops_per_pair: pass.decode_flops_per_pair * head_share,
             flops_per_cached: 0.0,
+            heads: pass.heads as f64 * head_share,
             bytes_per_entry: pass.elements_per_entry as f64 * cache_bytes,
             bytes_per_token: moved(pass.decode_io_elements_per_token),
-            roofline: achieved(&self.engine.efficiency.decode_attention, self.activation_peak, self.bandwidth),
+            latent: matches!(kind.layer.mixer, Mixer::LatentAttention(_)),
+            head_dim: (pass.elements_per_entry / (2 * pass.kv_heads).max(1)) as u32,
+            small_cache: element_bytes < ACTIVATION_BYTES,
         };
-        let prefill = AttentionTerm {
+        let prefill = Pass {
             flops_per_pair: pass.prefill_flops_per_pair * head_share,
             flops_per_cached: pass.expand_flops_per_entry * head_share,
             bytes_per_token: moved(pass.prefill_io_elements_per_token),
-            roofline: achieved(&self.engine.efficiency.prefill_attention, self.activation_peak, self.bandwidth),
             ..decode
         };
-        (prefill, decode)
+        let count = kind.count as f64;
+        (self.laws.prefill_attention(&prefill, count), self.laws.decode_attention(&decode, count))
     }
 
     fn outside_layers(&self, terms: &mut Terms) {
@@ -223,14 +222,16 @@ impl<'a> Compiler<'a> {
     }
 
     fn elementwise(&self) -> ElementwiseTerm {
-        let architecture = self.sharded.architecture;
-        let passes = self.engine.overhead.elementwise_passes_per_layer.value * architecture.layers() as f64;
-        let residual_bytes = passes * architecture.hidden_size as f64 * ACTIVATION_BYTES;
-        ElementwiseTerm {
-            vector_bytes: self.sharded.vector_bytes(),
-            bytes_per_token: self.sharded.embedding_row_bytes + residual_bytes,
-            roofline: achieved(&self.engine.efficiency.elementwise, self.activation_peak, self.bandwidth),
+        let elements = |linears: &[ShardedLinear]| -> f64 {
+            linears.chunk_by(fused).map(|run| self.product(run)).map(|product| product.inputs + product.outputs).sum()
+        };
+        let kinds = self.sharded.kinds.iter();
+        let (mut moved, mut kernels) = (0.0, 0.0);
+        for kind in kinds {
+            moved += kind.count as f64 * elements(&kind.linears);
+            kernels += kind.count as f64 * self.laws.kernels(kind.layer);
         }
+        self.laws.elementwise(self.sharded.vector_bytes(), self.sharded.embedding_row_bytes, moved, kernels)
     }
 
     /// An all-reduce after every token mixer and every feed-forward (the last matrix of each is divided by its input features), and
@@ -245,11 +246,7 @@ impl<'a> Compiler<'a> {
             all_reduces: in_layers + 1.0,
             bytes_per_token: architecture.hidden_size as f64 * ACTIVATION_BYTES,
             logit_bytes_per_row: architecture.vocab_size as f64 * ACTIVATION_BYTES,
-            group: Group {
-                size: self.tp,
-                bandwidth: link * self.engine.collective.efficiency.value,
-                latency: self.engine.collective.latency.value,
-            },
+            group: Group { size: self.tp, bandwidth: link, latency: crate::units::Seconds::ZERO },
         }
     }
 }

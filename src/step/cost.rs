@@ -12,6 +12,8 @@ pub struct StepCost {
     pub(super) by_class: [Seconds; OperatorClass::ALL.len()],
     pub(super) compute_bound: Seconds,
     pub(super) memory_bound: Seconds,
+    /// Launches and other times of operators that neither limit explains.
+    pub(super) launches: Seconds,
     pub(super) flops: Flops,
     pub(super) bytes: Bytes,
 }
@@ -28,12 +30,12 @@ impl StepCost {
     }
 
     /// Time spent in operators that this limits.
-    pub const fn bound_time(&self, bound: Bound) -> Seconds {
+    pub fn bound_time(&self, bound: Bound) -> Seconds {
         match bound {
             Bound::Compute => self.compute_bound,
             Bound::Memory => self.memory_bound,
             Bound::Interconnect => self.time(OperatorClass::Collective),
-            Bound::Overhead => self.time(OperatorClass::Overhead),
+            Bound::Overhead => self.time(OperatorClass::Overhead) + self.launches,
         }
     }
 
@@ -58,28 +60,30 @@ impl StepCost {
         self.bytes
     }
 
-    /// Adds an operator: the slower of its two times counts, and bounds it.
+    /// Adds an operator: the slower of its two times bounds it.
     #[inline]
-    pub(super) fn add(&mut self, class: OperatorClass, times: RooflineTimes) {
+    pub(super) fn add(&mut self, class: OperatorClass, times: OperatorTimes) {
         self.add_all(class, std::iter::once(times));
     }
 
     /// Adds operators of one class. The sums stay in registers until the end, which is what makes pricing fast.
     #[inline]
-    pub(super) fn add_all(&mut self, class: OperatorClass, operators: impl Iterator<Item = RooflineTimes>) {
-        let (mut compute_bound, mut memory_bound) = (Seconds::ZERO, Seconds::ZERO);
+    pub(super) fn add_all(&mut self, class: OperatorClass, operators: impl Iterator<Item = OperatorTimes>) {
+        let (mut compute_bound, mut memory_bound, mut launches) = (Seconds::ZERO, Seconds::ZERO, Seconds::ZERO);
         let mut work = Work::default();
         for times in operators {
             work = work + times.work;
+            launches += times.fixed;
             if times.compute > times.memory {
-                compute_bound += times.compute;
+                compute_bound += times.overlapped;
             } else {
-                memory_bound += times.memory;
+                memory_bound += times.overlapped;
             }
         }
-        self.by_class[class as usize] += compute_bound + memory_bound;
+        self.by_class[class as usize] += compute_bound + memory_bound + launches;
         self.compute_bound += compute_bound;
         self.memory_bound += memory_bound;
+        self.launches += launches;
         self.flops += work.flops;
         self.bytes += work.bytes;
     }
@@ -91,12 +95,33 @@ impl StepCost {
     }
 }
 
-/// Work of an operator and how long each limit alone would take for it.
+/// Work of an operator, how long each limit alone would take for it, and how long it takes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RooflineTimes {
+pub(super) struct OperatorTimes {
     pub(super) work: Work,
     pub(super) compute: Seconds,
     pub(super) memory: Seconds,
+    /// Both limits together, as far as they overlap.
+    pub(super) overlapped: Seconds,
+    /// Launches and the like, on top.
+    pub(super) fixed: Seconds,
+}
+
+impl OperatorTimes {
+    pub(super) fn total(&self) -> Seconds {
+        self.overlapped + self.fixed
+    }
+
+    /// What decides, launches included.
+    pub(super) fn bound(&self) -> Bound {
+        if self.fixed > self.overlapped {
+            Bound::Overhead
+        } else if self.compute > self.memory {
+            Bound::Compute
+        } else {
+            Bound::Memory
+        }
+    }
 }
 
 impl std::ops::Add for StepCost {
@@ -108,6 +133,7 @@ impl std::ops::Add for StepCost {
         }
         sum.compute_bound += other.compute_bound;
         sum.memory_bound += other.memory_bound;
+        sum.launches += other.launches;
         sum.flops += other.flops;
         sum.bytes += other.bytes;
         sum
@@ -127,6 +153,7 @@ impl std::ops::Mul<f64> for StepCost {
             by_class: self.by_class.map(|time| time * times),
             compute_bound: self.compute_bound * times,
             memory_bound: self.memory_bound * times,
+            launches: self.launches * times,
             flops: self.flops * times,
             bytes: self.bytes * times,
         }

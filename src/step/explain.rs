@@ -1,6 +1,6 @@
 //! A step taken apart: every operator with its work, its bound and its share of the time.
 
-use super::cost::RooflineTimes;
+use super::cost::OperatorTimes;
 use super::load::StepLoad;
 use super::model::StepModel;
 use crate::operator::OperatorClass;
@@ -61,9 +61,8 @@ impl StepModel {
     }
 
     fn explain_operators(&self, load: &StepLoad, out: &mut Vec<OperatorCost>) {
-        let mut push = |group: &Arc<str>, name, class, count, times: RooflineTimes| {
-            let bound = if times.compute > times.memory { Bound::Compute } else { Bound::Memory };
-            let time = times.compute.max(times.memory);
+        let mut push = |group: &Arc<str>, name, class, count, times: OperatorTimes| {
+            let (bound, time) = (times.bound(), times.total());
             if time > Seconds::ZERO {
                 out.push(OperatorCost { group: group.clone(), name, class, count, work: times.work, time, bound });
             }
@@ -87,6 +86,9 @@ impl StepModel {
         if let Some(term) = self.elementwise() {
             let group = "outside layers".into();
             push(&group, "embedding, norms", OperatorClass::Elementwise, 1.0, term.times(load));
+        }
+        if let Some(term) = self.sampling() {
+            push(&"output".into(), "sampling", OperatorClass::Elementwise, 1.0, term.times(load));
         }
         self.explain_times(load, out);
     }

@@ -7,6 +7,7 @@
 mod compile;
 mod cost;
 mod explain;
+mod laws;
 mod load;
 mod model;
 mod run;

@@ -3,13 +3,15 @@
 use super::compile::{self, Terms};
 use super::cost::StepCost;
 use super::load::StepLoad;
-use super::terms::{AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm};
+use super::terms::{
+    AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm, SamplingTerm,
+};
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
 use crate::memory::{MemoryModel, MemoryPlan};
 use crate::model::{Model, ModelBody, Reaches};
 use crate::operator::OperatorClass;
-use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
+use crate::units::{Bytes, Flops, FlopsPerSecond};
 
 /// A deployment compiled to coefficients. Everything the library predicts is built from its [`cost`](Self::cost).
 ///
@@ -50,8 +52,6 @@ struct Priced {
     prefill_attention: Vec<AttentionTerm>,
     decode_attention: Vec<AttentionTerm>,
     recurrent: Vec<RecurrentTerm>,
-    overhead_per_step: Seconds,
-    overhead_per_sequence: Seconds,
 }
 
 /// Parameters by which rows are multiplied with them.
@@ -96,7 +96,7 @@ impl StepModel {
             (_, None) => Terms::default(),
         };
         let weights = compile::weight_bytes(deployment, sharded.as_ref());
-        let priced = Priced::new(&terms, deployment);
+        let priced = Priced::new(&terms);
         Ok(Self {
             deployment: deployment.clone(),
             reaches,
@@ -162,11 +162,13 @@ impl StepModel {
         if let Some(term) = &self.terms.elementwise {
             cost.add(OperatorClass::Elementwise, term.times(load));
         }
+        if let Some(term) = &self.terms.sampling {
+            cost.add(OperatorClass::Elementwise, term.times(load));
+        }
         if let Some(term) = &self.terms.collective {
             cost.add_time(OperatorClass::Collective, term.all_reduce_time(load) + term.gather_time(load));
         }
-        let per_sequence = self.priced.overhead_per_sequence * load.sequences();
-        cost.add_time(OperatorClass::Overhead, self.priced.overhead_per_step + per_sequence);
+        cost.add_time(OperatorClass::Overhead, self.terms.host.time(load));
         cost
     }
 
@@ -192,19 +194,20 @@ impl StepModel {
     pub(super) fn elementwise(&self) -> Option<&ElementwiseTerm> {
         self.terms.elementwise.as_ref()
     }
+
+    pub(super) fn sampling(&self) -> Option<&SamplingTerm> {
+        self.terms.sampling.as_ref()
+    }
 }
 
 impl Priced {
-    fn new(terms: &Terms, deployment: &Deployment) -> Self {
-        let overhead = &deployment.engine().overhead;
+    fn new(terms: &Terms) -> Self {
         Self {
             linears: merge(&terms.linears),
             experts: merge(&terms.experts),
             prefill_attention: merge(&terms.prefill_attention),
             decode_attention: merge(&terms.decode_attention),
             recurrent: merge(&terms.recurrent),
-            overhead_per_step: overhead.per_step.value,
-            overhead_per_sequence: overhead.per_sequence.value,
         }
     }
 }

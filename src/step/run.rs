@@ -1,6 +1,6 @@
 //! Many decode steps at once: closed-form sums over growing contexts.
 
-use super::cost::{RooflineTimes, StepCost};
+use super::cost::{OperatorTimes, StepCost};
 use super::load::StepLoad;
 use super::model::StepModel;
 use super::terms::AttentionTerm;
@@ -86,12 +86,15 @@ fn add_series(cost: &mut StepCost, term: &AttentionTerm, first: &StepLoad, slope
             let count = (to - from) as f64;
             let offsets = (from as f64 + (to - 1) as f64) * count / 2.0;
             let sum = |start: Seconds, growth: Seconds| start * count + growth * offsets;
+            let (compute, memory) = (sum(start.compute, growth.compute), sum(start.memory, growth.memory));
             cost.add(
                 OperatorClass::DecodeAttention,
-                RooflineTimes {
+                OperatorTimes {
                     work: start.work * count + growth.work * offsets,
-                    compute: sum(start.compute, growth.compute),
-                    memory: sum(start.memory, growth.memory),
+                    compute,
+                    memory,
+                    overlapped: compute.max(memory),
+                    fixed: start.fixed * count,
                 },
             );
         }

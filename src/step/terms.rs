@@ -1,9 +1,9 @@
 //! The coefficients that a deployment is compiled to: one term per operator, linear in the sums of a step load.
 
-use super::cost::RooflineTimes;
+use super::cost::OperatorTimes;
 use super::load::{PhaseLoad, StepLoad};
 use crate::operator::OperatorClass;
-use crate::roofline::{Roofline, Work};
+use crate::roofline::{Work, smooth_max};
 use crate::units::{Bytes, Flops, Seconds};
 
 /// Which positions of a step pass through an operator.
@@ -15,7 +15,17 @@ pub(super) enum Rows {
     Emitting,
 }
 
-/// A matrix product: `max(flops, weights + activations)` with both sides linear in the rows.
+impl Rows {
+    #[inline]
+    fn of(self, load: &StepLoad) -> f64 {
+        match self {
+            Self::All => load.tokens(),
+            Self::Emitting => load.emitting(),
+        }
+    }
+}
+
+/// A matrix product: weights and activations against arithmetic, both linear in the rows. Times in seconds, of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LinearTerm {
     pub(super) count: f64,
@@ -23,113 +33,221 @@ pub(super) struct LinearTerm {
     pub(super) flops_per_row: f64,
     pub(super) weight_bytes: f64,
     pub(super) bytes_per_row: f64,
-    pub(super) roofline: Roofline,
+    /// Seconds per byte at the bandwidth that is reached.
+    pub(super) memory_rate: f64,
+    pub(super) matrix: MatrixKernel,
+    /// Up to so many rows vector kernels take this long per row instead.
+    pub(super) vector_rows: f64,
+    pub(super) vector_per_row: f64,
+    pub(super) serialised: f64,
+    /// Launch, walk along the inputs.
+    pub(super) fixed: f64,
+    /// Quantization of the inputs.
+    pub(super) fixed_per_row: f64,
+}
+
+/// Matrix units on a weight matrix.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct MatrixKernel {
+    pub(super) compute_per_row: f64,
+    pub(super) padding_rows: f64,
+    /// Unpacking and scaling of quantized weights.
+    pub(super) unpack_per_row: f64,
+    /// Expansion of quantized weights before the product.
+    pub(super) expand: f64,
 }
 
 impl LinearTerm {
     #[inline]
-    pub(super) fn times(&self, load: &StepLoad) -> RooflineTimes {
-        let rows = match self.rows {
-            Rows::All => load.tokens(),
-            Rows::Emitting => load.emitting(),
-        };
+    pub(super) fn times(&self, load: &StepLoad) -> OperatorTimes {
+        let rows = self.rows.of(load);
         if rows == 0.0 {
-            return RooflineTimes::default();
+            return OperatorTimes::default();
         }
-        roofline_times(
-            rows * self.flops_per_row,
-            self.weight_bytes + rows * self.bytes_per_row,
-            self.count,
-            self.roofline,
-        )
+        let bytes = self.weight_bytes + rows * self.bytes_per_row;
+        let (compute, unoverlapped) = if rows <= self.vector_rows {
+            (rows * self.vector_per_row, 0.0)
+        } else {
+            let matrix = &self.matrix;
+            let compute = (rows + matrix.padding_rows) * matrix.compute_per_row;
+            (compute, rows * matrix.unpack_per_row + matrix.expand)
+        };
+        let work = Work { flops: Flops::from_flops(rows * self.flops_per_row), bytes: Bytes::from_bytes(bytes) };
+        let fixed = self.fixed + rows * self.fixed_per_row;
+        operator_times(work, compute, bytes * self.memory_rate, self.serialised, unoverlapped, fixed, self.count)
     }
 }
 
-/// Routed experts: a grouped matrix product over those that the tokens of the step are sent to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Routed experts: a grouped matrix product over those that the tokens of the step are sent to. Times in seconds, of one layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ExpertTerm {
     pub(super) count: f64,
-    /// Experts of the layer.
+    /// Experts of the layer, and those of them that one device holds.
     pub(super) experts: f64,
+    pub(super) experts_here: f64,
     /// Logarithm of the probability that a token is not sent to a given expert.
     pub(super) log_missed: f64,
-    pub(super) flops_per_token: f64,
+    /// Rows per token on this device: its share of the chosen experts, in the mean.
+    pub(super) rows_per_token: f64,
+    pub(super) flops_per_row: f64,
     pub(super) bytes_per_expert: f64,
-    pub(super) bytes_per_token: f64,
-    pub(super) roofline: Roofline,
+    pub(super) bytes_per_row: f64,
+    pub(super) memory_rate: f64,
+    pub(super) activation_rate: f64,
+    pub(super) matrix: MatrixKernel,
+    /// Busiest device over the mean.
+    pub(super) imbalance: f64,
+    /// Up to so many tokens every row reads its expert for itself, in vector kernels.
+    pub(super) unshared_tokens: f64,
+    pub(super) vector_per_row: f64,
+    pub(super) serialised: f64,
+    pub(super) fixed: f64,
+    pub(super) prompt_fixed: f64,
+    pub(super) fixed_per_row: f64,
 }
+
+/// Below so many rows per expert skewed routing does not make a device the bottleneck: it reads fewer experts instead (aiconfigurator's
+/// tables of power-law against balanced routing).
+const IMBALANCE_FROM_ROWS_PER_EXPERT: f64 = 16.0;
 
 impl ExpertTerm {
     #[inline]
-    pub(super) fn times(&self, load: &StepLoad) -> RooflineTimes {
+    pub(super) fn times(&self, load: &StepLoad) -> OperatorTimes {
         let tokens = load.tokens();
         if tokens == 0.0 {
-            return RooflineTimes::default();
+            return OperatorTimes::default();
         }
+        let rows = tokens * self.rows_per_token;
         // The expected number of distinct experts, as in `Moe::expected_distinct_experts`.
-        let distinct = -self.experts * (tokens * self.log_missed).exp_m1();
-        let weights = distinct * self.bytes_per_expert;
-        roofline_times(
-            tokens * self.flops_per_token,
-            weights + tokens * self.bytes_per_token,
-            self.count,
-            self.roofline,
-        )
+        let distinct = -self.experts_here * (tokens * self.log_missed).exp_m1();
+        let (reads, compute, unoverlapped) = if tokens <= self.unshared_tokens {
+            (rows, rows * self.vector_per_row, 0.0)
+        } else {
+            let matrix = &self.matrix;
+            let compute = (rows + distinct * matrix.padding_rows) * matrix.compute_per_row;
+            (distinct, compute, rows * matrix.unpack_per_row + distinct * matrix.expand)
+        };
+        let busiest = if rows > IMBALANCE_FROM_ROWS_PER_EXPERT * self.experts_here { self.imbalance } else { 1.0 };
+        let weights = reads * self.bytes_per_expert;
+        let activations = rows * self.bytes_per_row;
+        let work = Work {
+            flops: Flops::from_flops(rows * self.flops_per_row),
+            bytes: Bytes::from_bytes(weights + activations),
+        };
+        let prompt = if load.prefill().tokens > 0.0 { self.prompt_fixed } else { 0.0 };
+        let fixed = self.fixed + prompt + rows * self.fixed_per_row;
+        if self.activation_rate == self.memory_rate {
+            // One stream of bytes, overlapped as a whole: the ideal engine.
+            let memory = (weights + activations) * self.memory_rate;
+            return operator_times(work, compute * busiest, memory, self.serialised, unoverlapped, fixed, self.count);
+        }
+        let unoverlapped = (unoverlapped + activations * self.activation_rate) * busiest;
+        let memory = weights * self.memory_rate;
+        operator_times(work, compute * busiest, memory, self.serialised, unoverlapped, fixed, self.count)
     }
 }
 
-/// Attention over the cache in one phase.
+/// Attention over the cache in one phase. Times in seconds, of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct AttentionTerm {
     pub(super) count: f64,
     pub(super) reach: usize,
     pub(super) flops_per_pair: f64,
     pub(super) flops_per_cached: f64,
+    pub(super) bytes_per_pair: f64,
     pub(super) bytes_per_entry: f64,
     pub(super) bytes_per_token: f64,
-    pub(super) roofline: Roofline,
+    /// Seconds per operation and per byte at the peaks that are reached.
+    pub(super) compute_rate: f64,
+    pub(super) memory_rate: f64,
+    pub(super) serialised: f64,
+    pub(super) fixed: f64,
 }
 
 impl AttentionTerm {
     #[inline]
-    pub(super) fn times(&self, phase: &PhaseLoad) -> RooflineTimes {
-        let flops = phase.pairs[self.reach] * self.flops_per_pair + phase.cached * self.flops_per_cached;
-        let bytes = phase.entries[self.reach] * self.bytes_per_entry + phase.tokens * self.bytes_per_token;
-        roofline_times(flops, bytes, self.count, self.roofline)
+    pub(super) fn times(&self, phase: &PhaseLoad) -> OperatorTimes {
+        if phase.tokens == 0.0 {
+            return OperatorTimes::default();
+        }
+        let pairs = phase.pairs[self.reach];
+        let flops = pairs * self.flops_per_pair + phase.cached * self.flops_per_cached;
+        let bytes = phase.entries[self.reach] * self.bytes_per_entry
+            + pairs * self.bytes_per_pair
+            + phase.tokens * self.bytes_per_token;
+        let work = Work { flops: Flops::from_flops(flops), bytes: Bytes::from_bytes(bytes) };
+        let (compute, memory) = (flops * self.compute_rate, bytes * self.memory_rate);
+        operator_times(work, compute, memory, self.serialised, 0.0, self.fixed, self.count)
+    }
+
+    /// By how much the times grow when pairs and entries grow by `more`; linear, so nothing overlapped or fixed is in it.
+    #[inline]
+    pub(super) fn growth(&self, more: f64) -> OperatorTimes {
+        let (flops, bytes) = (more * self.flops_per_pair, more * (self.bytes_per_entry + self.bytes_per_pair));
+        let work = Work { flops: Flops::from_flops(flops), bytes: Bytes::from_bytes(bytes) };
+        operator_times(work, flops * self.compute_rate, bytes * self.memory_rate, 0.0, 0.0, 0.0, self.count)
     }
 }
 
-/// A recurrence: work per token, and the state of each sequence read and written once.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A recurrence: work per token, and the state of each sequence read and written once. Times in seconds, of one layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RecurrentTerm {
     pub(super) count: f64,
     pub(super) flops_per_token: f64,
     pub(super) bytes_per_token: f64,
     pub(super) state_bytes: f64,
-    pub(super) roofline: Roofline,
+    pub(super) compute_rate: f64,
+    pub(super) memory_rate: f64,
+    pub(super) fixed: f64,
 }
 
 impl RecurrentTerm {
     #[inline]
-    pub(super) fn times(&self, load: &StepLoad) -> RooflineTimes {
+    pub(super) fn times(&self, load: &StepLoad) -> OperatorTimes {
         let bytes = load.tokens() * self.bytes_per_token + load.sequences() * 2.0 * self.state_bytes;
-        roofline_times(load.tokens() * self.flops_per_token, bytes, self.count, self.roofline)
+        let flops = load.tokens() * self.flops_per_token;
+        let work = Work { flops: Flops::from_flops(flops), bytes: Bytes::from_bytes(bytes) };
+        operator_times(work, flops * self.compute_rate, bytes * self.memory_rate, 0.0, 0.0, self.fixed, self.count)
     }
 }
 
-/// Everything elementwise of a step: small vectors, embedding rows, unfused passes over the residual stream.
+/// Everything elementwise of a step: small vectors, embedding rows, activations in and out of small kernels, and their launches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ElementwiseTerm {
     pub(super) vector_bytes: f64,
     pub(super) bytes_per_token: f64,
-    pub(super) roofline: Roofline,
+    pub(super) memory_rate: f64,
+    pub(super) launches: f64,
+    pub(super) prompt_launches: f64,
 }
 
 impl ElementwiseTerm {
     #[inline]
-    pub(super) fn times(&self, load: &StepLoad) -> RooflineTimes {
+    pub(super) fn times(&self, load: &StepLoad) -> OperatorTimes {
         let bytes = self.vector_bytes + load.tokens() * self.bytes_per_token;
-        roofline_times(0.0, bytes, 1.0, self.roofline)
+        let fixed = if load.prefill().tokens > 0.0 { self.prompt_launches } else { self.launches };
+        let work = Work { flops: Flops::ZERO, bytes: Bytes::from_bytes(bytes) };
+        operator_times(work, 0.0, bytes * self.memory_rate, 0.0, 0.0, fixed, 1.0)
+    }
+}
+
+/// Choosing tokens from logits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct SamplingTerm {
+    pub(super) bytes_per_row: f64,
+    pub(super) memory_rate: f64,
+    pub(super) fixed: f64,
+}
+
+impl SamplingTerm {
+    #[inline]
+    pub(super) fn times(&self, load: &StepLoad) -> OperatorTimes {
+        if load.emitting() == 0.0 {
+            return OperatorTimes::default();
+        }
+        let bytes = load.emitting() * self.bytes_per_row;
+        let work = Work { flops: Flops::ZERO, bytes: Bytes::from_bytes(bytes) };
+        operator_times(work, 0.0, bytes * self.memory_rate, 0.0, 0.0, self.fixed, 1.0)
     }
 }
 
@@ -157,10 +275,41 @@ impl CollectiveTerm {
     }
 }
 
+/// Time of the host, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct HostTerm {
+    pub(super) per_step: f64,
+    pub(super) per_sequence: f64,
+    pub(super) per_prompt_step: f64,
+}
+
+impl HostTerm {
+    #[inline]
+    pub(super) fn time(&self, load: &StepLoad) -> Seconds {
+        let prompt = if load.prefill().tokens > 0.0 { self.per_prompt_step } else { 0.0 };
+        Seconds::from_seconds(self.per_step + self.per_sequence * load.sequences() + prompt)
+    }
+}
+
+/// Puts the times of one layer together and takes them `count` times.
 #[inline]
-fn roofline_times(flops: f64, bytes: f64, count: f64, roofline: Roofline) -> RooflineTimes {
-    let work = Work { flops: Flops::from_flops(flops * count), bytes: Bytes::from_bytes(bytes * count) };
-    RooflineTimes { work, compute: roofline.compute_time(work), memory: roofline.memory_time(work) }
+fn operator_times(
+    work: Work,
+    compute: f64,
+    memory: f64,
+    serialised: f64,
+    unoverlapped: f64,
+    fixed: f64,
+    count: f64,
+) -> OperatorTimes {
+    let overlapped = smooth_max(compute, memory, serialised) + unoverlapped;
+    OperatorTimes {
+        work: work * count,
+        compute: Seconds::from_seconds(compute * count),
+        memory: Seconds::from_seconds(memory * count),
+        overlapped: Seconds::from_seconds(overlapped * count),
+        fixed: Seconds::from_seconds(fixed * count),
+    }
 }
 
 /// An operator of the compiled model with its name, for explanations.
@@ -171,14 +320,6 @@ pub(super) struct Named<T> {
     pub(super) name: &'static str,
     pub(super) class: OperatorClass,
     pub(super) term: T,
-}
-
-impl AttentionTerm {
-    /// By how much the times grow when pairs and entries grow by `more`.
-    #[inline]
-    pub(super) fn growth(&self, more: f64) -> RooflineTimes {
-        roofline_times(more * self.flops_per_pair, more * self.bytes_per_entry, self.count, self.roofline)
-    }
 }
 
 /// A term of an operator that runs in several layers.

@@ -55,21 +55,13 @@ impl Setup {
 
 /// An engine with losses everywhere: efficiencies below 1, overheads, unfused elementwise passes.
 pub fn lossy_engine() -> Engine {
-    let text = Engine::ideal()
-        .to_toml()
-        .replace("value = 1.0", "value = 0.7")
-        .replace("value = \"0 s\"", "value = \"5 us\"")
-        .replace("value = 0.0", "value = 4.0");
-    let engine = Engine::from_toml(&text, "lossy").unwrap();
-    assert_eq!(engine.efficiency.gemm.memory.value, 0.7);
-    assert_eq!(engine.overhead.per_sequence.value, "5 us".parse().unwrap());
-    engine
+    Engine::from_toml(include_str!("../data/lossy-engine.toml"), "lossy-engine.toml").unwrap()
 }
 
 /// An engine that puts so many tokens into a step at most.
 pub fn chunking_engine(max_tokens_per_step: u64) -> Engine {
     let text = format!(
-        "{}\nmax_tokens_per_step = {{ value = {max_tokens_per_step}, kind = \"assumed\", source = \"definition\" }}\n",
+        "{}\nmax_tokens_per_step = {{ value = {max_tokens_per_step}, kind = \"assumed\", source = \"caller\" }}\n",
         include_str!("../../engine-profiles/ideal.toml")
     );
     Engine::from_toml(&text, "chunking").unwrap()

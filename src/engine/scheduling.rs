@@ -1,0 +1,61 @@
+//! Rules of an engine that are choices, not efficiencies: how it cuts work, which kernels it picks, which arithmetic they use.
+
+use crate::profile::Sourced;
+use serde::{Deserialize, Serialize};
+
+/// How an engine cuts work into steps and what it does by default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Scheduling {
+    /// Most tokens in one step (chunked prefill; `n_ubatch` of llama.cpp); absent if a prompt is processed in one step, however long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens_per_step: Option<Sourced<u64>>,
+    /// Share of device memory that weights and cache may use; absent means all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_fraction: Option<Sourced<f64>>,
+    /// Whether attention is fused when the caller does not say; absent means it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flash_attention: Option<Sourced<bool>>,
+    /// Whether sliding windows are read as such; absent means they are. Engines without it cache and read all keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sliding_windows: Option<Sourced<bool>>,
+    /// Rows up to which quantized matrices are multiplied by vector kernels; absent means never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vector_rows: Option<Sourced<u64>>,
+    /// Rows up to which every token reads its experts for itself, shared or not; absent means never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unshared_expert_rows: Option<Sourced<u64>>,
+    /// Micro-batches of a prompt in flight over the stages of a pipeline; absent means one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro_batches_in_flight: Option<Sourced<u64>>,
+    /// Whether checkpoints in 8- and 4-bit floats bring an 8-bit cache with them when the caller does not say; absent means no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_follows_checkpoint: Option<Sourced<bool>>,
+}
+
+/// A unit that multiplies matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MatrixUnit {
+    /// 16-bit floats with 16-bit accumulation where that is faster.
+    Fp16Accumulate,
+    /// 8-bit integers, at half their rate: quantized weights meet quantized activations, and scales are applied between.
+    HalfInt8,
+    /// 32-bit floats on vector units.
+    Fp32,
+}
+
+/// Which units an engine's kernels use; empty lists mean the format's own unit with 32-bit accumulation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Arithmetic {
+    /// For weights in 16 or 32 bits, and for attention: the fastest of those that the device has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plain: Vec<MatrixUnit>,
+    /// For quantized weights: the fastest of those that the device has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quantized: Vec<MatrixUnit>,
+}

@@ -1,0 +1,342 @@
+//! The engine's laws for one device: turns the shape of an operator into the coefficients of its time.
+
+use super::compile::ACTIVATION_BYTES;
+use super::terms::{
+    AttentionTerm, ElementwiseTerm, ExpertTerm, HostTerm, LinearTerm, MatrixKernel, RecurrentTerm, Rows, SamplingTerm,
+};
+use crate::deployment::Deployment;
+use crate::engine::{Engine, Keys, MatrixUnit, Number, Parameter, Quantity, Share};
+use crate::format::NumberFormat;
+use crate::hardware::Device;
+use crate::model::{FeedForward, Layer, Mixer};
+use crate::units::{FlopsPerSecond, Seconds};
+
+/// A matrix product as one device runs it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Product {
+    pub(super) flops_per_row: f64,
+    pub(super) weights: f64,
+    pub(super) weight_bytes: f64,
+    pub(super) inputs: f64,
+    pub(super) outputs: f64,
+    pub(super) input_bytes: f64,
+    pub(super) peak: FlopsPerSecond,
+    /// What factors are looked up by.
+    pub(super) key: &'static str,
+}
+
+/// An attention pass as one device runs it, in one phase.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pass {
+    pub(super) reach: usize,
+    pub(super) flops_per_pair: f64,
+    pub(super) flops_per_cached: f64,
+    /// Query heads: a score each per pair.
+    pub(super) heads: f64,
+    pub(super) bytes_per_entry: f64,
+    pub(super) bytes_per_token: f64,
+    pub(super) latent: bool,
+    pub(super) head_dim: u32,
+    /// Whether the cache has fewer than 16 bits.
+    pub(super) small_cache: bool,
+}
+
+impl Pass {
+    fn keys(&self) -> [&'static str; 2] {
+        let head = match self.head_dim {
+            0..=64 => "head-64",
+            65..=128 => "head-128",
+            _ => "head-256",
+        };
+        [if self.small_cache { "cache-8" } else { "cache-16" }, head]
+    }
+}
+
+/// The engine's numbers for one device.
+pub(super) struct Laws<'a> {
+    engine: &'a Engine,
+    device: &'a Device,
+    keys: [String; 4],
+    flash_attention: bool,
+    bandwidth: f64,
+    /// Peak of 32-bit arithmetic on vector units; it stands for units times clock.
+    vector_peak: f64,
+    /// Peak of arithmetic on activations: attention, recurrences.
+    activation_peak: f64,
+}
+
+impl<'a> Laws<'a> {
+    pub(super) fn new(deployment: &'a Deployment) -> Self {
+        let (engine, device) = (deployment.engine(), deployment.system().device().as_ref());
+        let sixteen_bit = device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak;
+        Self {
+            engine,
+            device,
+            keys: device.kernel_keys(),
+            flash_attention: deployment.flash_attention(),
+            bandwidth: device.bandwidth().as_bytes_per_second(),
+            vector_peak: device.peak(NumberFormat::Fp32).unwrap_or(sixteen_bit).as_flops_per_second(),
+            activation_peak: unit_peak(device, &engine.arithmetic.plain, sixteen_bit).as_flops_per_second(),
+        }
+    }
+
+    /// A matrix product with the engine's dense kernels.
+    pub(super) fn linear(&self, product: &Product, count: f64, rows: Rows) -> LinearTerm {
+        let (law, format) = (&self.engine.gemm, &[product.key][..]);
+        let quantized = product.key != "f16" && product.key != "f32";
+        let vector_rows = self.engine.scheduling.vector_rows.as_ref().map_or(0.0, |rows| rows.value as f64);
+        let quantize_bytes = 3.0 * product.inputs * self.number(&law.quantize_passes, format);
+        let rate = 1.0 / self.load_bandwidth(self.share(&law.memory, format));
+        LinearTerm {
+            count,
+            rows,
+            flops_per_row: product.flops_per_row,
+            weight_bytes: product.weight_bytes,
+            bytes_per_row: product.inputs * product.input_bytes + product.outputs * ACTIVATION_BYTES,
+            memory_rate: rate,
+            matrix: MatrixKernel {
+                compute_per_row: product.flops_per_row / self.matrix_rate(product, self.share(&law.compute, format)),
+                padding_rows: self.number(&law.padding_rows, format),
+                ..self.quantized_work(product, quantized)
+            },
+            vector_rows,
+            vector_per_row: self.vector_seconds(product, &law.vector_operations),
+            serialised: self.number(&law.serialised, format),
+            fixed: self.seconds(&law.launch, format)
+                + self.seconds(&law.per_thousand_inputs, format) * product.inputs / 1000.0,
+            fixed_per_row: quantize_bytes / self.bandwidth,
+        }
+    }
+
+    /// Routed experts with the engine's grouped kernels; `expert` is one expert, `term` what does not depend on the engine.
+    pub(super) fn experts(&self, expert: &Product, term: ExpertTerm) -> ExpertTerm {
+        let (law, format) = (&self.engine.experts, &[expert.key][..]);
+        let quantized = expert.key != "f16" && expert.key != "f32";
+        let unshared = self.engine.scheduling.unshared_expert_rows.as_ref();
+        let rate = 1.0 / self.load_bandwidth(self.share(&law.memory, format));
+        ExpertTerm {
+            flops_per_row: expert.flops_per_row,
+            bytes_per_expert: expert.weight_bytes,
+            memory_rate: rate,
+            activation_rate: law.activation_memory.as_ref().map_or(rate, |parameter| {
+                1.0 / (self.bandwidth * parameter.at(&self.keys(format, &self.generation())).value)
+            }),
+            matrix: MatrixKernel {
+                compute_per_row: expert.flops_per_row / self.matrix_rate(expert, self.share(&law.compute, format)),
+                padding_rows: self.number(&law.padding_rows, format),
+                ..self.quantized_work(expert, quantized)
+            },
+            imbalance: 1.0,
+            unshared_tokens: unshared.map_or(0.0, |rows| rows.value as f64),
+            vector_per_row: self.vector_seconds(expert, &law.vector_operations),
+            serialised: self.number(&law.serialised, format),
+            fixed: self.seconds(&law.launch, format),
+            prompt_fixed: self.seconds(&law.prompt_launch, format),
+            ..term
+        }
+    }
+
+    /// Unpacking and expansion of quantized weights; nothing for others.
+    fn quantized_work(&self, product: &Product, quantized: bool) -> MatrixKernel {
+        let (law, format) = (&self.engine.gemm, &[product.key][..]);
+        if !quantized {
+            return MatrixKernel::default();
+        }
+        MatrixKernel {
+            unpack_per_row: product.weights * self.number(&law.unpack_operations, format) / self.vector_peak,
+            expand: product.weights * self.number(&law.expand_bytes, format) / self.bandwidth,
+            ..MatrixKernel::default()
+        }
+    }
+
+    /// Bandwidth at which weights arrive: a share of the peak, and no more than the compute units can keep in flight.
+    fn load_bandwidth(&self, share: f64) -> f64 {
+        let in_flight = self.number(&self.engine.gemm.load_bytes_per_operation, &[]) * self.vector_peak;
+        let shared = share * self.bandwidth;
+        if in_flight > 0.0 { shared.min(in_flight) } else { shared }
+    }
+
+    /// Arithmetic rate of matrix units: a share of the peak, and no more than the power limit sustains.
+    fn matrix_rate(&self, product: &Product, share: f64) -> f64 {
+        let plain = product.key == "f16" || product.key == "f32";
+        let units = if plain { &self.engine.arithmetic.plain } else { &self.engine.arithmetic.quantized };
+        let rate = share * unit_peak(self.device, units, product.peak).as_flops_per_second();
+        let tflops_per_watt = self.number(&self.engine.gemm.sustained_tflops_per_watt, &[]);
+        match self.device.tdp().filter(|_| tflops_per_watt > 0.0) {
+            Some(tdp) => {
+                let sixteen_bit = self.device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak;
+                rate.min(tflops_per_watt * 1e12 * tdp.as_watts() * (product.peak / sixteen_bit))
+            }
+            None => rate,
+        }
+    }
+
+    fn vector_seconds(&self, product: &Product, operations: &Option<Parameter<Number>>) -> f64 {
+        product.weights * self.number(operations, &[product.key]) / self.vector_peak
+    }
+
+    /// Attention of decode tokens.
+    pub(super) fn decode_attention(&self, pass: &Pass, count: f64) -> AttentionTerm {
+        let (law, keys) = (&self.engine.decode_attention, pass.keys());
+        let (compute, memory) = match (pass.latent, self.flash_attention) {
+            (true, _) => (&law.latent_compute, &law.latent_memory),
+            (false, true) => (&law.compute, &law.memory),
+            (false, false) => (&law.compute, &law.unfused_memory),
+        };
+        let scores = if self.flash_attention { 0.0 } else { self.number(&law.unfused_score_bytes, &[]) };
+        AttentionTerm {
+            count,
+            bytes_per_pair: pass.heads * scores,
+            compute_rate: 1.0 / (self.share(compute, &keys) * self.activation_peak),
+            memory_rate: 1.0 / (self.share(memory, &keys) * self.bandwidth),
+            serialised: 0.0,
+            fixed: self.seconds(&law.launch, &keys),
+            ..attention(pass)
+        }
+    }
+
+    /// Attention of prompt chunks.
+    pub(super) fn prefill_attention(&self, pass: &Pass, count: f64) -> AttentionTerm {
+        let (law, keys) = (&self.engine.prefill_attention, pass.keys());
+        let (compute, memory) = match (pass.latent, self.flash_attention) {
+            (true, _) => (&law.latent_compute, &law.latent_memory),
+            (false, true) => (&law.compute, &law.memory),
+            (false, false) => (&law.unfused_compute, &law.memory),
+        };
+        let scores = if self.flash_attention { 0.0 } else { self.number(&law.unfused_score_bytes, &[]) };
+        AttentionTerm {
+            count,
+            bytes_per_pair: pass.heads * scores,
+            compute_rate: 1.0 / (self.share(compute, &keys) * self.activation_peak),
+            memory_rate: 1.0 / (self.share(memory, &keys) * self.bandwidth),
+            serialised: self.number(&law.serialised, &keys),
+            fixed: self.seconds(&law.launch, &keys),
+            ..attention(pass)
+        }
+    }
+
+    /// State-space and linear attention.
+    pub(super) fn recurrent(&self, term: RecurrentTerm) -> RecurrentTerm {
+        let law = &self.engine.recurrent;
+        RecurrentTerm {
+            compute_rate: 1.0 / (self.share(&law.compute, &[]) * self.activation_peak),
+            memory_rate: 1.0 / (self.share(&law.memory, &[]) * self.bandwidth),
+            fixed: self.seconds(&law.launch, &[]),
+            ..term
+        }
+    }
+
+    /// Small kernels of a layer.
+    pub(super) fn kernels(&self, layer: &Layer) -> f64 {
+        let law = &self.engine.elementwise;
+        let mixer = match &layer.mixer {
+            Mixer::Attention(_) => &law.kernels_attention,
+            Mixer::LatentAttention(_) | Mixer::CompressedAttention(_) => &law.kernels_latent,
+            Mixer::Recurrent(_) | Mixer::Linear => &law.kernels_recurrent,
+            Mixer::None => &None,
+        };
+        let feed_forward = match &layer.feed_forward {
+            FeedForward::None => 0.0,
+            other => match other.moe() {
+                Some(moe) => {
+                    let shared = if moe.shared_intermediate.is_some() {
+                        self.number(&law.kernels_shared_expert, &[])
+                    } else {
+                        0.0
+                    };
+                    self.number(&law.kernels_moe, &[]) + shared
+                }
+                None => self.number(&law.kernels_feed_forward, &[]),
+            },
+        };
+        self.number(mixer, &[]) + feed_forward
+    }
+
+    /// Everything elementwise: `elements` are the inputs and outputs of all matrix products per token.
+    pub(super) fn elementwise(&self, vectors: f64, row_bytes: f64, elements: f64, kernels: f64) -> ElementwiseTerm {
+        let law = &self.engine.elementwise;
+        let launches = self.seconds(&law.launch, &[]) * (kernels + self.number(&law.kernels_step, &[]));
+        let prompt = law.prompt_launch.as_ref().map_or(1.0, |_| self.number(&law.prompt_launch, &[]));
+        ElementwiseTerm {
+            vector_bytes: vectors,
+            bytes_per_token: row_bytes + elements * self.number(&law.bytes_per_element, &[]),
+            memory_rate: 1.0 / (self.share(&law.memory, &[]) * self.bandwidth),
+            launches,
+            prompt_launches: launches * prompt,
+        }
+    }
+
+    /// Choosing from `vocabulary` 32-bit logits on this device.
+    pub(super) fn sampling(&self, vocabulary: f64) -> SamplingTerm {
+        let law = &self.engine.sampling;
+        SamplingTerm {
+            bytes_per_row: 4.0 * vocabulary * self.number(&law.passes, &[]),
+            memory_rate: 1.0 / (self.share(&self.engine.elementwise.memory, &[]) * self.bandwidth),
+            fixed: self.seconds(&law.launch, &[]),
+        }
+    }
+
+    /// Time of the host for a model of so many layers on so many devices.
+    pub(super) fn host(&self, layers: u64, devices: u64) -> HostTerm {
+        let law = &self.engine.host;
+        HostTerm {
+            per_step: self.seconds(&law.per_step, &[])
+                + self.seconds(&law.per_layer, &[]) * layers as f64
+                + self.seconds(&law.per_device, &[]) * devices.saturating_sub(1) as f64,
+            per_sequence: self.seconds(&law.per_sequence, &[]),
+            per_prompt_step: self.seconds(&law.per_prompt_step, &[]),
+        }
+    }
+
+    fn share(&self, parameter: &Option<Parameter<Share>>, format: &[&str]) -> f64 {
+        self.value(parameter, format, 1.0)
+    }
+
+    fn number(&self, parameter: &Option<Parameter<Number>>, format: &[&str]) -> f64 {
+        self.value(parameter, format, 0.0)
+    }
+
+    fn seconds(&self, parameter: &Option<Parameter<Seconds>>, format: &[&str]) -> f64 {
+        self.value(parameter, format, 0.0)
+    }
+
+    /// The parameter, or what stands for a mechanism that is not there.
+    fn value<Q: Quantity>(&self, parameter: &Option<Parameter<Q>>, format: &[&str], absent: f64) -> f64 {
+        let at = |parameter: &Parameter<Q>| parameter.at(&self.keys(format, &self.generation())).value;
+        parameter.as_ref().map_or(absent, at)
+    }
+
+    fn generation(&self) -> [&str; 4] {
+        self.keys.each_ref().map(String::as_str)
+    }
+
+    fn keys<'k>(&self, format: &'k [&'k str], generation: &'k [&'k str]) -> Keys<'k> {
+        Keys { generation, format }
+    }
+}
+
+/// The rate of the fastest of the units that an engine uses, or of the format's own.
+fn unit_peak(device: &Device, units: &[MatrixUnit], native: FlopsPerSecond) -> FlopsPerSecond {
+    let rate = |unit: &MatrixUnit| match unit {
+        MatrixUnit::Fp16Accumulate => device.fp16_accumulate_peak(),
+        MatrixUnit::HalfInt8 => device.peak(NumberFormat::Int8).map(|peak| peak * 0.5),
+        MatrixUnit::Fp32 => device.peak(NumberFormat::Fp32),
+    };
+    units.iter().filter_map(rate).reduce(FlopsPerSecond::max).unwrap_or(native)
+}
+
+fn attention(pass: &Pass) -> AttentionTerm {
+    AttentionTerm {
+        count: 1.0,
+        reach: pass.reach,
+        flops_per_pair: pass.flops_per_pair,
+        flops_per_cached: pass.flops_per_cached,
+        bytes_per_pair: 0.0,
+        bytes_per_entry: pass.bytes_per_entry,
+        bytes_per_token: pass.bytes_per_token,
+        compute_rate: 0.0,
+        memory_rate: 0.0,
+        serialised: 0.0,
+        fixed: 0.0,
+    }
+}
