@@ -3,7 +3,7 @@
 use super::{Request, RequestError};
 use crate::memory::MemoryPlan;
 use crate::roofline::{self, Bound};
-use crate::step::{Explanation, StepCost, StepModel};
+use crate::step::{Explanation, Interval, StepCost, StepModel};
 use crate::units::{Bytes, Seconds, TokensPerSecond};
 
 /// How fast a batch of equal requests is answered on an otherwise idle deployment.
@@ -24,6 +24,12 @@ pub struct RequestEstimate {
     pub tpot: Option<Seconds>,
     /// End-to-end latency: `ttft + (output_tokens - 1) * tpot`.
     pub e2e: Seconds,
+    /// Where nine of ten measurements of the time to first token are expected.
+    pub ttft_interval: Interval,
+    /// The same for the time per output token.
+    pub tpot_interval: Option<Interval>,
+    /// The same for the end-to-end latency.
+    pub e2e_interval: Interval,
     /// Decode rate of one request: `1 / tpot`.
     pub tps_per_stream: Option<TokensPerSecond>,
     /// Decode rate of the batch: `batch / tpot`.
@@ -79,7 +85,8 @@ impl StepModel {
         let (batch, steps) = (request.batch as f64, request.output_tokens - 1);
         let prefill = self.prefill(request);
         let decode = self.decode_run(request.batch, request.prompt_tokens, steps);
-        let (ttft, decode_time) = (prefill.total(), decode.total());
+        let (ttft_interval, decode_interval) = (self.interval(&prefill), self.interval(&decode));
+        let (ttft, decode_time) = (ttft_interval.expected, decode_interval.expected);
         let tpot = (steps > 0).then(|| decode_time / steps as f64);
         let e2e = ttft + decode_time;
         let new_tokens = batch * request.new_prompt_tokens() as f64;
@@ -91,6 +98,9 @@ impl StepModel {
             itl_last: (steps > 0).then(|| self.itl(request, request.output_tokens)),
             tpot,
             e2e,
+            ttft_interval,
+            tpot_interval: (steps > 0).then(|| decode_interval / steps as f64),
+            e2e_interval: ttft_interval + decode_interval,
             tps_per_stream: tpot.map(|tpot| rate(1.0, tpot)),
             tps_total: tpot.map(|tpot| rate(batch, tpot)),
             output_tps_total: rate(batch * request.output_tokens as f64, e2e),

@@ -14,6 +14,8 @@ pub struct StepCost {
     pub(super) memory_bound: Seconds,
     /// Launches and other times of operators that neither limit explains.
     pub(super) launches: Seconds,
+    /// Time of steps with prompt tokens.
+    pub(super) prompt_time: Seconds,
     pub(super) flops: Flops,
     pub(super) bytes: Bytes,
 }
@@ -48,6 +50,11 @@ impl StepCost {
             }
         }
         largest
+    }
+
+    /// Time of the steps among these that process prompt tokens.
+    pub const fn prompt_time(&self) -> Seconds {
+        self.prompt_time
     }
 
     /// Operations done by each device.
@@ -134,6 +141,7 @@ impl std::ops::Add for StepCost {
         sum.compute_bound += other.compute_bound;
         sum.memory_bound += other.memory_bound;
         sum.launches += other.launches;
+        sum.prompt_time += other.prompt_time;
         sum.flops += other.flops;
         sum.bytes += other.bytes;
         sum
@@ -154,6 +162,7 @@ impl std::ops::Mul<f64> for StepCost {
             compute_bound: self.compute_bound * times,
             memory_bound: self.memory_bound * times,
             launches: self.launches * times,
+            prompt_time: self.prompt_time * times,
             flops: self.flops * times,
             bytes: self.bytes * times,
         }

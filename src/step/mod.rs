@@ -12,8 +12,10 @@ mod load;
 mod model;
 mod run;
 mod terms;
+mod uncertainty;
 
 pub use cost::StepCost;
 pub use explain::{Explanation, OperatorCost};
 pub use load::{PhaseLoad, StepLoad};
 pub use model::{CompileError, StepModel};
+pub use uncertainty::Interval;

@@ -6,6 +6,7 @@ use super::load::StepLoad;
 use super::terms::{
     AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm, SamplingTerm,
 };
+use super::uncertainty::Spread;
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
 use crate::memory::{MemoryModel, MemoryPlan};
@@ -42,6 +43,7 @@ pub struct StepModel {
     memory: MemoryModel,
     params: MultipliedParams,
     priced: Priced,
+    pub(super) spread: Spread,
 }
 
 /// The terms that pricing runs over: equal operators of different layer kinds merged.
@@ -104,6 +106,7 @@ impl StepModel {
             memory: MemoryModel::with_weights(deployment, weights),
             params: MultipliedParams::of(deployment.model()),
             priced,
+            spread: Spread::new(deployment),
         })
     }
 
@@ -135,13 +138,16 @@ impl StepModel {
     /// The cost of one step.
     ///
     /// # Formula
-    /// The sum over operators of `max(flops / peak, bytes / bandwidth)`, plus communication and the engine's overhead. A step
-    /// without tokens costs nothing.
+    /// The sum over operators, each by its law ([`engine`](crate::engine)), plus communication and the time of the host. Under the ideal
+    /// engine an operator costs `max(flops / peak, bytes / bandwidth)`. A step without tokens costs nothing.
     pub fn cost(&self, load: &StepLoad) -> StepCost {
         let mut cost = self.cost_without_decode_attention(load);
         if load.decode().tokens > 0.0 {
             let terms = self.priced.decode_attention.iter();
             cost.add_all(OperatorClass::DecodeAttention, terms.map(|term| term.times(load.decode())));
+        }
+        if load.prefill().tokens > 0.0 {
+            cost.prompt_time = cost.total();
         }
         cost
     }
