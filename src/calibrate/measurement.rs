@@ -45,7 +45,7 @@ pub struct Measurement {
     pub mode: String,
     /// Sequences in the batch, or requests in flight.
     pub concurrency: Option<f64>,
-    /// Requests per second offered.
+    /// Requests per second offered; infinite (`inf`) if all are sent at once.
     pub request_rate: Option<f64>,
     /// Prompt tokens processed per stream.
     pub input_tokens: Option<f64>,
@@ -229,7 +229,7 @@ impl Row<'_> {
             kv_format: self.optional("kv_format"),
             mode: self.needed("mode")?,
             concurrency: self.amount("concurrency")?,
-            request_rate: self.amount("request_rate")?,
+            request_rate: self.rate("request_rate")?,
             input_tokens: self.amount("input_tokens")?,
             context_tokens: self.amount("context_tokens")?,
             output_tokens: self.amount("output_tokens")?,
@@ -269,6 +269,15 @@ impl Row<'_> {
         match amount {
             Some(amount) if !(amount.is_finite() && amount >= 0.0) => Err(self.error(column, expected)),
             _ => Ok(amount),
+        }
+    }
+
+    fn rate(&self, column: &'static str) -> Result<Option<f64>, MeasurementError> {
+        let expected = "a number that is not negative, inf, or nothing";
+        let rate = self.parsed::<f64>(column, expected)?;
+        match rate {
+            Some(rate) if rate.is_nan() || rate < 0.0 => Err(self.error(column, expected)),
+            _ => Ok(rate),
         }
     }
 

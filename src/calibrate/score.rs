@@ -126,7 +126,8 @@ impl Score {
         let weight = |row: &Scored| 1.0 / sizes.get(row.group.as_str()).map_or(1.0, |size| *size as f64);
         let predicted: Vec<(&Scored, f64)> =
             rows.iter().filter_map(|row| row.predicted.map(|predicted| (*row, predicted))).collect();
-        let covered: f64 = predicted.iter().map(|(row, _)| weight(row)).sum();
+        // An empty sum of floats is -0, which prints badly.
+        let covered = 0.0 + predicted.iter().map(|(row, _)| weight(row)).sum::<f64>();
         let coverage = if sizes.is_empty() { 0.0 } else { (covered / sizes.len() as f64).min(1.0) };
         Self {
             rows: rows.len(),
@@ -157,7 +158,11 @@ impl ErrorStatistics {
             rows.iter().map(|(row, predicted)| (value(row, *predicted), weight(row))).collect()
         };
         let share = |chosen: &dyn Fn(&Scored, f64) -> bool| -> f64 {
-            rows.iter().filter(|(row, predicted)| chosen(row, *predicted)).map(|(row, _)| weight(row)).sum()
+            0.0 + rows
+                .iter()
+                .filter(|(row, predicted)| chosen(row, *predicted))
+                .map(|(row, _)| weight(row))
+                .sum::<f64>()
         };
         let error = |row: &Scored, predicted: f64| (predicted - row.value) / row.value;
         let apes = weighted(&|row, predicted| error(row, predicted).abs());
