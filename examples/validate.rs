@@ -12,7 +12,7 @@ use std::fs::{self, File};
 /// Predicts published measurements and prints error tables.
 #[derive(Parser)]
 struct Arguments {
-    /// File of measurements (.csv); docs/accuracy.md describes its columns
+    /// File of measurements (.csv); its columns are the fields of `calibrate::Measurement`
     measurements: String,
     /// Where to write the predictions: id,predicted,low,high,reason of every row
     #[arg(long)]

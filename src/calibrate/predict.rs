@@ -193,12 +193,12 @@ fn laid_out(deployment: Deployment, row: &Measurement) -> Deployment {
     deployment.with_tensor_parallel(row.tp)
 }
 
-/// Collections whose rows carry the date of publication although the runs are older: the runs of LLM-Inference-Bench (arXiv:2411.00136) are
-/// from 2023 and 2024, its repository from 2025.
-const OLDER_RUNS: [(&str, &str); 1] = [("dc-argonne-llm-inference-bench", "2024-06")];
+/// Collections (a part of their names) whose rows carry the date of publication although the runs are older: the runs of
+/// LLM-Inference-Bench (arXiv:2411.00136) are from 2023 and 2024, its repository from 2025.
+const OLDER_RUNS: [(&str, &str); 1] = [("llm-inference-bench", "2024-06")];
 
 fn run_date(row: &Measurement) -> Option<&str> {
-    let older = OLDER_RUNS.iter().find(|(source, _)| *source == row.source);
+    let older = OLDER_RUNS.iter().find(|(source, _)| row.source.to_lowercase().contains(source));
     older.map(|(_, date)| *date).or(row.date.as_deref())
 }
 
