@@ -36,6 +36,7 @@
 //! - [`catalog`]: embedded profiles of devices, models and engines; [`import`] reads Hugging Face configurations and GGUF files.
 //! - [`deployment::Deployment`]: a model in some formats on a [`hardware::System`] under an [`engine::Engine`].
 //! - [`step::StepModel`]: the deployment compiled to coefficients; it prices any step in nanoseconds, and explains it.
+//! - `calibrate` (a cargo feature, on by default): published measurements, predicted and scored.
 //! - [`request`]: unloaded requests; [`memory`]: what fits; [`text`] and [`delivery`]: what the reader notices.
 //!
 //! Where each number comes from is part of the answer: profiles name their sources, and every estimate lists its assumptions.
@@ -49,6 +50,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "calibrate")]
+pub mod calibrate;
 pub mod catalog;
 pub mod collective;
 pub mod delivery;

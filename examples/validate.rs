@@ -1,0 +1,80 @@
+//! How accurate is the library? Predicts every row of a file of published measurements and tells how far off it is.
+// ci: args tests/data/measurements.csv --where core=1
+
+mod shared;
+
+use clap::Parser;
+use llm_roofline::calibrate::*;
+use llm_roofline::prelude::*;
+use std::error::Error;
+use std::fs::{self, File};
+
+/// Predicts published measurements and prints error tables.
+#[derive(Parser)]
+struct Arguments {
+    /// File of measurements (.csv); its columns are the fields of `calibrate::Measurement`
+    measurements: String,
+    /// Where to write the predictions: id,predicted,low,high,reason of every row
+    #[arg(long)]
+    out: Option<String>,
+    /// Where to write the accuracy page (Markdown)
+    #[arg(long)]
+    report: Option<String>,
+    /// Score only rows in which a column has a value, as column=value (several values: a|b)
+    #[arg(long = "where", value_delimiter = ',')]
+    conditions: Vec<String>,
+    /// Print a table by these columns instead of the accuracy page
+    #[arg(long, value_delimiter = ',')]
+    by: Vec<String>,
+}
+
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<String, Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let path = &arguments.measurements;
+    let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
+    let catalog = Catalog::embedded();
+    let rows = read_measurements(file, path)?;
+    let mut predictor = Predictor::new(catalog);
+    let predictions: Vec<_> = rows.iter().map(|row| predictor.predict(row)).collect();
+    if let Some(out) = &arguments.out {
+        write_predictions(out, &rows, &predictions).map_err(|error| format!("{out}: {error}"))?;
+    }
+    let mut scored: Vec<(Measurement, Scored)> = Vec::new();
+    for (row, prediction) in rows.into_iter().zip(&predictions) {
+        if matches(&row, &arguments.conditions)? {
+            let score = Scored::new(&row, prediction.as_ref().ok());
+            scored.push((row, score));
+        }
+    }
+    if let Some(report) = &arguments.report {
+        fs::write(report, accuracy_report(catalog, &scored)).map_err(|error| format!("{report}: {error}"))?;
+    }
+    if arguments.by.is_empty() {
+        return Ok(accuracy_report(catalog, &scored));
+    }
+    let key = |row: &Measurement| arguments.by.iter().map(|column| row.column(column)).collect::<Option<Vec<_>>>();
+    Ok(ScoreTable::by(arguments.by.join(" / "), &scored, |row| Some(key(row)?.join(" / "))).to_string())
+}
+
+fn matches(row: &Measurement, conditions: &[String]) -> Result<bool, Box<dyn Error>> {
+    conditions.iter().try_fold(true, |all, condition| {
+        let (column, values) = condition.split_once('=').ok_or("--where wants column=value")?;
+        let found = row.column(column).ok_or_else(|| format!("--where {condition}: no column `{column}`"))?;
+        Ok(all && values.split('|').any(|value| value == found))
+    })
+}
+
+fn write_predictions(path: &str, rows: &[Measurement], results: &[Result<Prediction, Refusal>]) -> csv::Result<()> {
+    let mut writer = csv::Writer::from_path(path)?;
+    writer.write_record(["id", "predicted", "low", "high", "reason"])?;
+    for (row, result) in rows.iter().zip(results) {
+        let number = |value: fn(&Prediction) -> f64| result.as_ref().map(|p| value(p).to_string()).unwrap_or_default();
+        let reason = result.as_ref().err().map(|refusal| refusal.to_string()).unwrap_or_default();
+        writer.write_record([&row.id, &number(|p| p.predicted), &number(|p| p.low), &number(|p| p.high), &reason])?;
+    }
+    Ok(writer.flush()?)
+}

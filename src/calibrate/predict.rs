@@ -1,0 +1,370 @@
+//! From a measured row to a prediction: which deployment, which steps, which number.
+
+use super::engine_choice::{EngineChoice, EngineQuery};
+use super::measurement::Measurement;
+use crate::catalog::{Catalog, CatalogError};
+use crate::deployment::Deployment;
+use crate::engine::Engine;
+use crate::format::{FormatError, KvFormat, WeightFormat};
+use crate::hardware::{System, SystemError};
+use crate::model::Model;
+use crate::profile::{Sourced, nearest};
+use crate::request::Request;
+use crate::step::{CompileError, StepModel};
+use crate::units::{Bytes, Seconds};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The predicted value of a row, in the unit of the row's own value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Prediction {
+    /// Expected value.
+    pub predicted: f64,
+    /// Lower end of the interval in which the measured value is expected.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// What was assumed because the row does not say it.
+    pub assumptions: Vec<String>,
+}
+
+/// Why a row cannot be predicted.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The engine was measured in a way that is not priced here.
+    #[error("mode `{0}` is not predicted, only single_stream and static_batch are")]
+    Mode(String),
+    /// The metric is not one of those that are predicted.
+    #[error("metric `{metric}` is not predicted{}", .nearest.map(|nearest| format!(" (did you mean `{nearest}`?)")).unwrap_or_default())]
+    Metric {
+        /// The metric.
+        metric: String,
+        /// A similar one that is.
+        nearest: Option<&'static str>,
+    },
+    /// A number of tokens on which the metric depends strongly is not stated.
+    #[error("{column} is {}, which {metric} depends on", if *.is_zero { "0" } else { "not stated" })]
+    Length {
+        /// The column.
+        column: &'static str,
+        /// Whether it is zero instead of empty.
+        is_zero: bool,
+        /// The metric.
+        metric: String,
+    },
+    /// The micro-batch of tag `ub` is no number of tokens.
+    #[error("tag ub is `{0}`, expected a whole number of tokens from 1")]
+    MicroBatch(String),
+    /// The device, the model or the engine is not known.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A number format is not known.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The number of devices is impossible.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// No engine could run this.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// Predicts rows; keeps the compiled models, so that a sweep over one configuration compiles it once.
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    catalog: Catalog,
+    compiled: HashMap<Configuration, Result<Arc<Compiled>, Refusal>>,
+}
+
+/// A compiled configuration and what was assumed to get there.
+#[derive(Debug)]
+struct Compiled {
+    model: StepModel,
+    assumptions: Vec<String>,
+}
+
+/// All of a row that its deployment depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Configuration {
+    texts: [String; 9],
+    counts: [u32; 5],
+    flash_attention: Option<bool>,
+}
+
+impl Configuration {
+    fn of(row: &Measurement) -> Self {
+        let text = |text: Option<&str>| text.unwrap_or_default().to_string();
+        Self {
+            texts: [
+                row.engine.clone(),
+                text(row.engine_version.as_deref()),
+                text(run_date(row)),
+                row.device.clone(),
+                row.model.clone(),
+                row.weight_format.clone(),
+                text(row.kv_format.as_deref()),
+                text(row.tag("backend")),
+                text(row.tag("ub")),
+            ],
+            counts: [row.device_count, row.tp, row.pp, row.ep, row.dp],
+            flash_attention: row.flash_attention,
+        }
+    }
+}
+
+impl Predictor {
+    /// A predictor with the devices, models and engines of a catalog.
+    pub fn new(catalog: &Catalog) -> Self {
+        Self { catalog: catalog.clone(), compiled: HashMap::new() }
+    }
+
+    /// Predicts the metric of a row.
+    ///
+    /// Whether the configuration fits into memory is not asked: it ran. Only the metric `oom` is predicted from the memory plan (1: does not fit).
+    ///
+    /// # Errors
+    /// [`Refusal`] if the row's mode or metric is not covered, its names are unknown, or a necessary length is missing.
+    pub fn predict(&mut self, row: &Measurement) -> Result<Prediction, Refusal> {
+        let plan = Plan::of(row)?;
+        let compiled = match self.compiled.get(&Configuration::of(row)) {
+            Some(known) => known.clone()?,
+            None => {
+                let result = compile(&self.catalog, row).map(Arc::new);
+                self.compiled.insert(Configuration::of(row), result.clone());
+                result?
+            }
+        };
+        let predicted = plan.price(row, &compiled.model);
+        let (low, high) = interval(row, predicted);
+        let assumptions = compiled.assumptions.iter().cloned().chain(plan.assumption.map(Into::into)).collect();
+        Ok(Prediction { predicted, low, high, assumptions })
+    }
+
+    /// The deployment that a row was measured on, as far as it is stated, and what was assumed about the rest, in sentences.
+    ///
+    /// # Errors
+    /// [`Refusal`] for unknown names and formats, and impossible numbers of devices.
+    pub fn deployment(&self, row: &Measurement) -> Result<(Deployment, Vec<String>), Refusal> {
+        deployment(&self.catalog, row)
+    }
+}
+
+/// The interval in which the measured value is expected around a predicted one.
+pub fn interval(row: &Measurement, predicted: f64) -> (f64, f64) {
+    match row.metric.as_str() {
+        "oom" => (predicted, predicted),
+        _ => (predicted * 0.7, predicted * 1.4),
+    }
+}
+
+fn compile(catalog: &Catalog, row: &Measurement) -> Result<Compiled, Refusal> {
+    let (deployment, assumptions) = deployment(catalog, row)?;
+    Ok(Compiled { model: StepModel::compile(&deployment)?, assumptions })
+}
+
+fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<String>), Refusal> {
+    let (device, model) = (catalog.device(&row.device)?, catalog.model(&row.model)?);
+    let query = EngineQuery {
+        version: row.engine_version.as_deref(),
+        date: run_date(row),
+        device: Some(&device),
+        backend: row.tag("backend"),
+        ..EngineQuery::new(&row.engine)
+    };
+    let choice = query.choose(catalog)?;
+    let mut assumptions = vec![format!("{} {}", row.engine, choice.note)];
+    let engine = with_micro_batch(&choice.engine, row)?;
+    let system = System::new(device, row.device_count)?;
+    let mut deployment = Deployment::new(Arc::clone(&model), system).with_engine(engine).with_long_context_allowed();
+    if row.weight_format.is_empty() {
+        assumptions.push(format!("weights in {}, the format of the checkpoint", deployment.weights()));
+    } else {
+        deployment = deployment.with_weights(row.weight_format.parse()?);
+    }
+    let (kv, kv_assumption) = kv_format(row, &choice, &model, deployment.weights())?;
+    assumptions.extend(kv_assumption);
+    Ok((laid_out(deployment.with_kv(kv), row), assumptions))
+}
+
+/// The row's parallelism and kernels.
+fn laid_out(deployment: Deployment, row: &Measurement) -> Deployment {
+    deployment.with_tensor_parallel(row.tp)
+}
+
+/// Collections (a part of their names) whose rows carry the date of publication although the runs are older: the runs of
+/// LLM-Inference-Bench (arXiv:2411.00136) are from 2023 and 2024, its repository from 2025.
+const OLDER_RUNS: [(&str, &str); 1] = [("llm-inference-bench", "2024-06")];
+
+fn run_date(row: &Measurement) -> Option<&str> {
+    let older = OLDER_RUNS.iter().find(|(source, _)| row.source.to_lowercase().contains(source));
+    older.map(|(_, date)| *date).or(row.date.as_deref())
+}
+
+/// The engine with the micro-batch that the row states.
+fn with_micro_batch(engine: &Arc<Engine>, row: &Measurement) -> Result<Arc<Engine>, Refusal> {
+    let Some(text) = row.tag("ub") else { return Ok(Arc::clone(engine)) };
+    let tokens = text.parse().ok().filter(|tokens| *tokens > 0_u64);
+    let tokens = tokens.ok_or_else(|| Refusal::MicroBatch(text.into()))?;
+    let mut engine = Engine::clone(engine);
+    let source = String::from("measurement");
+    engine.sources.insert(source.clone(), "the measured row states it".into());
+    engine.scheduling.max_tokens_per_step = Some(Sourced { source, ..Sourced::assumed(tokens) });
+    Ok(Arc::new(engine))
+}
+
+/// The format of the cache, and what was assumed about it.
+///
+/// TensorRT-LLM from 0.14 on caches in 8 bits where the published checkpoint asks for it: NVFP4 checkpoints and FP8 ones of dense models do.
+fn kv_format(
+    row: &Measurement,
+    engine: &EngineChoice,
+    model: &Model,
+    weights: &WeightFormat,
+) -> Result<(KvFormat, Option<String>), FormatError> {
+    if let Some(name) = &row.kv_format {
+        let different = name.strip_prefix("k-").and_then(|rest| rest.split_once("-v-"));
+        let Some((keys, values)) = different else { return Ok((name.parse()?, None)) };
+        let (keys, values): (KvFormat, KvFormat) = (keys.parse()?, values.parse()?);
+        let wider = if keys.bits_per_element(128) > values.bits_per_element(128) { keys } else { values };
+        return Ok((wider, Some(format!("keys in {keys} and values in {values} are both counted in {wider}"))));
+    }
+    let is_recent_tensorrt = matches!(engine.wanted.as_str(), "tensorrt-llm-2025" | "tensorrt-llm-2026");
+    let is_moe = model.architecture().is_some_and(|architecture| {
+        architecture.layer_kinds.iter().any(|kind| kind.layer.feed_forward.moe().is_some())
+    });
+    Ok(match weights {
+        WeightFormat::Nvfp4 if is_recent_tensorrt => {
+            (KvFormat::Fp8, Some("cache in fp8, as its checkpoint asks".into()))
+        }
+        WeightFormat::Fp8 if is_recent_tensorrt && !is_moe => {
+            (KvFormat::Fp8, Some("cache in fp8, as its checkpoint asks".into()))
+        }
+        _ => (KvFormat::default(), None),
+    })
+}
+
+/// Metrics that can be predicted.
+const METRICS: [&str; 9] = [
+    "prefill_tps",
+    "decode_tps_per_stream",
+    "decode_tps_total",
+    "ttft_ms",
+    "tpot_ms",
+    "e2e_ms",
+    "output_tps_total",
+    "total_tps",
+    "oom",
+];
+/// Context and length of a decode phase where the row does not say: its speed hardly depends on them.
+const USUAL_CONTEXT: u64 = 256;
+const USUAL_OUTPUT: u64 = 128;
+
+/// What is to be priced: a batch of equal sequences, from a prompt or from a filled cache on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Plan {
+    batch: u64,
+    /// Tokens in the cache before the prompt.
+    depth: u64,
+    prompt: u64,
+    /// Tokens in the cache when the decode phase starts.
+    decode_from: u64,
+    output: u64,
+    assumption: Option<&'static str>,
+}
+
+impl Plan {
+    /// What a row measured.
+    fn of(row: &Measurement) -> Result<Self, Refusal> {
+        if !matches!(row.mode.as_str(), "single_stream" | "static_batch") {
+            return Err(Refusal::Mode(row.mode.clone()));
+        }
+        let metric = row.metric.as_str();
+        if !METRICS.contains(&metric) {
+            return Err(Refusal::Metric { metric: metric.into(), nearest: nearest(metric, METRICS) });
+        }
+        let count = |tokens: Option<f64>| tokens.map(|tokens| tokens.round() as u64);
+        let (input, context, output) = (count(row.input_tokens), count(row.context_tokens), count(row.output_tokens));
+        let positive = |tokens: Option<u64>, column| {
+            let refused = Refusal::Length { column, is_zero: tokens.is_some(), metric: metric.into() };
+            tokens.filter(|tokens| *tokens > 0).ok_or(refused)
+        };
+        let mut plan = Self {
+            batch: count(row.concurrency).unwrap_or(1).max(1),
+            depth: context.unwrap_or(0),
+            prompt: input.unwrap_or(0),
+            decode_from: context.or(input).unwrap_or(0),
+            output: output.unwrap_or(0),
+            assumption: None,
+        };
+        match metric {
+            "prefill_tps" | "ttft_ms" => plan.prompt = positive(input, "input_tokens")?,
+            "e2e_ms" | "output_tps_total" | "total_tps" => {
+                plan.prompt = positive(input, "input_tokens")?;
+                plan.output = positive(output, "output_tokens")?;
+                plan.decode_from = plan.depth + plan.prompt;
+            }
+            "oom" => {}
+            _ => plan.take_usual_lengths(context.or(input), output),
+        }
+        Ok(plan)
+    }
+
+    fn take_usual_lengths(&mut self, from: Option<u64>, output: Option<u64>) {
+        self.decode_from = from.unwrap_or(USUAL_CONTEXT);
+        self.output = output.filter(|output| *output > 0).unwrap_or(USUAL_OUTPUT);
+        self.assumption = match (from, output) {
+            (None, _) => Some("lengths not stated: 128 tokens decoded from a context of 256 on"),
+            (_, None | Some(0)) => Some("output length not stated: 128 tokens decoded"),
+            _ => None,
+        };
+    }
+
+    /// The value of the row's metric in its unit: milliseconds, tokens per second, or 1 for what does not fit.
+    fn price(&self, row: &Measurement, model: &StepModel) -> f64 {
+        let batch = self.batch as f64;
+        let per_second = |tokens: f64, time: Seconds| tokens / time.as_seconds();
+        match row.metric.as_str() {
+            "prefill_tps" => per_second(batch * self.prompt as f64, self.prefill(model)),
+            "ttft_ms" => self.prefill(model).as_millis(),
+            // The first token comes out of the prefill.
+            "tpot_ms" => {
+                let steps = self.output.saturating_sub(1).max(1);
+                (self.decode(model, steps) / steps as f64).as_millis()
+            }
+            "decode_tps_per_stream" => per_second(self.output as f64, self.decode(model, self.output)),
+            "decode_tps_total" => per_second(batch * self.output as f64, self.decode(model, self.output)),
+            "output_tps_total" => per_second(batch * self.output as f64, self.whole(model)),
+            "total_tps" => per_second(batch * (self.prompt + self.output) as f64, self.whole(model)),
+            "oom" => f64::from(u8::from(self.needed(model) > capacity(row, model))),
+            _ => self.whole(model).as_millis(),
+        }
+    }
+
+    fn prefill(&self, model: &StepModel) -> Seconds {
+        let request = Request::new(self.depth + self.prompt, 1).with_batch(self.batch);
+        model.prefill(&request.with_cached_prompt_tokens(self.depth)).total()
+    }
+
+    fn decode(&self, model: &StepModel, steps: u64) -> Seconds {
+        model.decode_run(self.batch, self.decode_from, steps).total()
+    }
+
+    /// Prefill, then one decode step for every token but the first.
+    fn whole(&self, model: &StepModel) -> Seconds {
+        self.prefill(model) + self.decode(model, self.output.saturating_sub(1))
+    }
+
+    fn needed(&self, model: &StepModel) -> Bytes {
+        model.memory_plan(self.batch, self.depth + self.prompt + self.output).needed()
+    }
+}
+
+/// Memory of one device that the engine may use; less for a device that is sold with several sizes.
+fn capacity(row: &Measurement, model: &StepModel) -> Bytes {
+    let capacity = model.memory_plan(0, 0).capacity;
+    let stated = row.tag("device-memory-gb").and_then(|text| text.parse().ok()).map(Bytes::from_gib);
+    let share = stated.map_or(1.0, |stated| stated / model.deployment().system().device().capacity());
+    if share.is_finite() && share > 0.0 { capacity * share.min(1.0) } else { capacity }
+}
