@@ -49,6 +49,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "calibrate")]
+pub mod calibrate;
 pub mod catalog;
 pub mod collective;
 pub mod delivery;

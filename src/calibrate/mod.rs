@@ -1,0 +1,3 @@
+//! Finds the constants of engine profiles from measurements.
+
+pub mod fit;
