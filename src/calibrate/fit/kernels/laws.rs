@@ -42,12 +42,11 @@ fn overlap() -> Prior {
 /// Matrix product of `m` rows.
 ///
 /// # Formula
-/// `t0 + tk * K / 1000 + q * 3MK / BW + smooth_max(F * (1 + pad / M) / (ec * P), B / (em * BW); s)`: `tk` is one block's serial
-/// walk along the inner dimension, `q` the separate kernel that quantizes activations, `pad` the rows that fill up a tile.
+/// `t0 + tk * K / 1000 + q * 3MK / BW + smooth_max(F / (ec * P), B / (em * BW); s)`: `tk` is one block's serial walk along the
+/// inner dimension, `q` the separate kernel that quantizes activations. Rows that fill up a tile, `F * (1 + pad / M)`, do not lower
+/// the error: libraries choose the tile by the shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
-    /// Rows.
-    pub m: f64,
     /// Inner dimension.
     pub k: f64,
     /// `2MNK / P`.
@@ -58,8 +57,8 @@ pub struct Gemm {
     pub quantize_us: f64,
 }
 
-impl Law<7> for Gemm {
-    fn priors() -> [Prior; 7] {
+impl Law<6> for Gemm {
+    fn priors() -> [Prior; 6] {
         [
             Prior::ln("t0_us", 4.0, 1.0),
             Prior::ln("tk_us", 0.35, 1.0),
@@ -67,12 +66,11 @@ impl Law<7> for Gemm {
             efficiency("ec", 0.75),
             efficiency("em", 0.9),
             overlap(),
-            Prior::ln("pad", 16.0, 1.0),
         ]
     }
 
-    fn time_us(&self, &[t0, tk, q, ec, em, s, pad]: &[f64; 7]) -> f64 {
-        let busy = smooth_max(self.compute_us * (1.0 + pad / self.m) / ec, self.memory_us / em, s);
+    fn time_us(&self, &[t0, tk, q, ec, em, s]: &[f64; 6]) -> f64 {
+        let busy = smooth_max(self.compute_us / ec, self.memory_us / em, s);
         t0 + tk * self.k / 1000.0 + q * self.quantize_us + busy
     }
 }
@@ -85,6 +83,8 @@ impl Law<7> for Gemm {
 pub struct DecodeAttention {
     /// Bytes over bandwidth.
     pub memory_us: f64,
+    /// Sequences times key-value heads, per multiprocessor of the device.
+    pub items: f64,
 }
 
 impl Law<2> for DecodeAttention {
@@ -94,6 +94,25 @@ impl Law<2> for DecodeAttention {
 
     fn time_us(&self, &[t0, em]: &[f64; 2]) -> f64 {
         t0 + self.memory_us / em
+    }
+}
+
+/// Attention of one new token per sequence, short contexts included.
+///
+/// # Formula
+/// `t0 + B / (em * BW) + item * batch * kv_heads / SMs`: each pair of a sequence and a key-value head costs a multiprocessor some
+/// time before the first key is read. Below about 500 tokens of context that is most of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DecodeAttentionItems(pub DecodeAttention);
+
+impl Law<3> for DecodeAttentionItems {
+    fn priors() -> [Prior; 3] {
+        let [t0, em] = DecodeAttention::priors();
+        [t0, em, Prior::ln("item_us", 1.0, 1.0)]
+    }
+
+    fn time_us(&self, &[t0, em, item]: &[f64; 3]) -> f64 {
+        self.0.time_us(&[t0, em]) + item * self.0.items
     }
 }
 
@@ -107,6 +126,8 @@ pub struct PrefillAttention {
     pub compute_us: f64,
     /// `2 * batch * S * d * (2 * heads + 2 * kv_heads)` over bandwidth.
     pub memory_us: f64,
+    /// Tokens S of one prompt.
+    pub tokens: f64,
 }
 
 impl Law<3> for PrefillAttention {
@@ -120,11 +141,30 @@ impl Law<3> for PrefillAttention {
     }
 }
 
+/// Causal attention of whole prompts, few short ones included.
+///
+/// # Formula
+/// `t0 + ts * S / 1000 + F / (ec * P) + B / (em * BW)`: `ts` is one block's serial walk along the context, visible when there are too
+/// few heads and sequences to fill the device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrefillAttentionWalk(pub PrefillAttention);
+
+impl Law<4> for PrefillAttentionWalk {
+    fn priors() -> [Prior; 4] {
+        let [t0, ec, em] = PrefillAttention::priors();
+        [t0, ec, em, Prior::ln("ts_us", 5.0, 1.0)]
+    }
+
+    fn time_us(&self, &[t0, ec, em, ts]: &[f64; 4]) -> f64 {
+        self.0.time_us(&[t0, ec, em]) + ts * self.0.tokens / 1000.0
+    }
+}
+
 /// Feed-forward layer of experts: routing, two grouped matrix products, activation, combination.
 ///
 /// # Formula
-/// `t0 + smooth_max(F * (1 + pad * D / (T * k)) / (ec * P), W / (em * BW); s) + A / (ea * BW)`: D distinct experts with their
-/// weights W, `T * k` rows in total, each expert's rows filled up by `pad` on average; A is the traffic of activations.
+/// `t0 + smooth_max(F / (ec * P), W / (em * BW); s) + A / (ea * BW)`: W the weights of the distinct experts, A the traffic of
+/// activations. Rows that fill up each expert's last tile, `F * (1 + pad / rows per expert)`, do not lower the error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experts {
     /// `6 * h * I * T * k / P`.
@@ -133,25 +173,21 @@ pub struct Experts {
     pub memory_us: f64,
     /// `2 * T * k * (2h + 3I)` over bandwidth.
     pub activation_us: f64,
-    /// Rows per distinct expert.
-    pub rows_per_expert: f64,
 }
 
-impl Law<6> for Experts {
-    fn priors() -> [Prior; 6] {
+impl Law<5> for Experts {
+    fn priors() -> [Prior; 5] {
         [
             Prior::ln("t0_us", 25.0, 1.0),
             efficiency("ec", 0.65),
             efficiency("em", 0.9),
             overlap(),
             Prior::ln("ea", 0.4, 0.5).within(f64::ln(0.01), f64::ln(2.0)),
-            Prior::ln("pad", 32.0, 1.0),
         ]
     }
 
-    fn time_us(&self, &[t0, ec, em, s, ea, pad]: &[f64; 6]) -> f64 {
-        let padded = self.compute_us * (1.0 + pad / self.rows_per_expert);
-        t0 + smooth_max(padded / ec, self.memory_us / em, s) + self.activation_us / ea
+    fn time_us(&self, &[t0, ec, em, s, ea]: &[f64; 5]) -> f64 {
+        t0 + smooth_max(self.compute_us / ec, self.memory_us / em, s) + self.activation_us / ea
     }
 }
 
@@ -193,21 +229,28 @@ impl Law<6> for AllReduce {
     }
 }
 
-/// All-reduce of a general library (NCCL).
+/// All-reduce of a general library (NCCL), and of any engine over a shared bus.
 ///
 /// # Formula
-/// `base + per_device * n + V / (e * L) + c * sqrt(V / L)`, `V = 2(n-1)/n * S`, times in us: the root is the pipeline that fills.
+/// `base + per_device * n + V / (e * L) * (n / 2)^x + c * sqrt(V / L)`, `V = 2(n-1)/n * S`, times in us: the root is the pipeline
+/// that fills; `x` is 0 where every pair of devices has its own path, and positive where devices share one (PCIe).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LibraryAllReduce(pub AllReduce);
 
-impl Law<4> for LibraryAllReduce {
-    fn priors() -> [Prior; 4] {
-        let e = Prior::ln("e", 0.8, 0.5).within(f64::ln(0.01), f64::ln(1.2));
-        [Prior::ln("base_us", 5.0, 1.0), Prior::ln("us_per_device", 2.0, 1.0), e, Prior::ln("c", 4.0, 1.0)]
+impl Law<5> for LibraryAllReduce {
+    fn priors() -> [Prior; 5] {
+        [
+            Prior::ln("base_us", 5.0, 1.0),
+            Prior::ln("us_per_device", 2.0, 1.0),
+            Prior::ln("e", 0.7, 0.5).within(f64::ln(0.01), f64::ln(1.2)),
+            Prior::ln("c", 4.0, 1.0),
+            Prior::ln("x", 0.1, 2.0).within(f64::ln(1e-3), f64::ln(3.0)),
+        ]
     }
 
-    fn time_us(&self, &[base, per_device, e, c]: &[f64; 4]) -> f64 {
+    fn time_us(&self, &[base, per_device, e, c, x]: &[f64; 5]) -> f64 {
+        let AllReduce { devices, .. } = self.0;
         let ring = self.0.ring_us();
-        base + per_device * self.0.devices + ring / e + c * ring.sqrt()
+        base + per_device * devices + ring / e * (devices / 2.0).powf(x) + c * ring.sqrt()
     }
 }

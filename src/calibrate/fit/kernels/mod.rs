@@ -7,7 +7,10 @@
 mod laws;
 mod tables;
 
-pub use laws::{AllReduce, DecodeAttention, Experts, Gemm, Law, LibraryAllReduce, PrefillAttention, smooth_max};
+pub use laws::{
+    AllReduce, DecodeAttention, DecodeAttentionItems, Experts, Gemm, Law, LibraryAllReduce, PrefillAttention,
+    PrefillAttentionWalk, smooth_max,
+};
 
 use super::solver::{Options, Prior, Problem, Solution, SolveError, solve};
 use std::collections::BTreeMap;
@@ -19,6 +22,9 @@ const SIGMA: f64 = 0.1;
 
 /// Fewest rows that are fitted by themselves.
 const FEWEST_ROWS: usize = 20;
+
+/// Tokens from which the time of decode attention is linear in its bytes.
+const USUAL_CONTEXT: f64 = 512.0;
 
 /// Name for "every device", "every framework".
 const ALL: &str = "all";
@@ -90,7 +96,7 @@ impl Fitted {
 
 impl fmt::Display for Fitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:18} {:19} {:9} {:7}", self.operator, self.scope, self.format, self.framework)?;
+        write!(f, "{:22} {:19} {:9} {:7}", self.operator, self.scope, self.format, self.framework)?;
         write!(f, " {:5} rows {:5.1} % / {:5.1} % ", self.rows, self.median_error * 100.0, self.p95_error * 100.0)?;
         self.constants.iter().try_for_each(|c| write!(f, " {} {:.4}", c.name, c.value))
     }
@@ -152,13 +158,30 @@ pub fn generation(device: &str) -> &'static str {
 /// A table that is missing or malformed, or a fit without a solution: see [`KernelError`].
 pub fn fit_folder(folder: &Path) -> Result<Vec<Fitted>, KernelError> {
     let devices = tables::Devices::read(folder)?;
+    let decode = devices.decode(folder, USUAL_CONTEXT)?;
+    let decode_any = wrapped(devices.decode(folder, 0.0)?, DecodeAttentionItems);
+    let prefill = devices.prefill(folder)?;
+    let bus = wrapped(devices.all_reduce(folder, tables::Reducer::EngineOverBus)?, LibraryAllReduce);
+    let library = wrapped(devices.all_reduce(folder, tables::Reducer::Library)?, LibraryAllReduce);
     let mut all = fit_groups("gemm", &devices.gemm(folder)?)?;
-    all.extend(fit_groups("decode_attention", &devices.decode(folder)?)?);
-    all.extend(fit_groups("prefill_attention", &devices.prefill(folder)?)?);
+    all.extend(fit_groups("decode_attention", &decode)?);
+    all.extend(fit_groups("decode_attention_items", &decode_any)?);
+    all.extend(fit_groups("prefill_attention", &prefill)?);
+    all.extend(fit_groups("prefill_attention_walk", &wrapped(prefill, PrefillAttentionWalk))?);
     all.extend(fit_groups("moe", &devices.experts(folder)?)?);
-    all.extend(fit_groups("all_reduce", &devices.all_reduce(folder)?)?);
-    all.extend(fit_groups("all_reduce_nccl", &devices.nccl(folder)?)?);
+    all.extend(fit_groups("all_reduce", &devices.all_reduce(folder, tables::Reducer::EngineOverLinks)?)?);
+    all.extend(fit_groups("all_reduce_bus", &bus)?);
+    all.extend(fit_groups("all_reduce_nccl", &library)?);
     Ok(all)
+}
+
+/// The same rows under another law.
+fn wrapped<L, M>(rows: Vec<Measured<L>>, law: impl Fn(L) -> M) -> Vec<Measured<M>> {
+    let wrap = |Measured { device, framework, format, law: inner, measured_us }| {
+        let law = law(inner);
+        Measured { device, framework, format, law, measured_us }
+    };
+    rows.into_iter().map(wrap).collect()
 }
 
 /// Fits one law to every group of rows: device, generation and all, each with one framework and with all of them.
@@ -230,6 +253,6 @@ fn fit_rows<const N: usize, L: Law<N>>(
     priors: [Prior; N],
 ) -> Result<(Solution, [Prior; N]), SolveError> {
     let kernels = Kernels { rows, priors };
-    let solution = solve(&kernels, &Options::default())?;
+    let solution = solve(&kernels, &Options { tolerance: 1e-7, ..Options::default() })?;
     Ok((solution, kernels.priors))
 }

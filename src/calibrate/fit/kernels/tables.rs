@@ -5,7 +5,7 @@
 //! graphs. The tables here are its rows for shapes of language models, one CSV per operator. Rows that show the benchmark rather
 //! than the kernel are left out: operands that stayed in the level-2 cache, and paths that no engine takes for that format.
 
-use super::laws::{AllReduce, DecodeAttention, Experts, Gemm, LibraryAllReduce, PrefillAttention};
+use super::laws::{AllReduce, DecodeAttention, Experts, Gemm, PrefillAttention};
 use super::{KernelError, Measured};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,6 +73,7 @@ struct Peaks {
     flops: [Option<f64>; 3],
     bandwidth: f64,
     l2_bytes: f64,
+    multiprocessors: f64,
     link: f64,
 }
 
@@ -131,7 +132,8 @@ impl Devices {
             let flops = [tera("bf16_tflops_dense")?, tera("fp8_tflops_dense")?, tera("fp4_tflops_dense")?];
             let bandwidth = line.number("mem_gbs")? * 1e3;
             let (l2_bytes, link) = (line.number("l2_mb")? * 1e6, line.number("link_gbs_per_direction")? * 1e3);
-            Ok((line.text("gpu")?.to_string(), Peaks { flops, bandwidth, l2_bytes, link }))
+            let multiprocessors = line.number("sms")?;
+            Ok((line.text("gpu")?.to_string(), Peaks { flops, bandwidth, l2_bytes, multiprocessors, link }))
         });
         peaks.collect::<Result<_, _>>().map(Self)
     }
@@ -176,7 +178,6 @@ impl Devices {
             }
             let quantize_us = if format == Format::Bf16 { 0.0 } else { 3.0 * m * k / peaks.bandwidth };
             Ok(Some(Gemm {
-                m,
                 k,
                 compute_us: 2.0 * m * n * k / peaks.compute(line, format)?,
                 memory_us: (weights + 2.0 * m * (n + k)) / peaks.bandwidth,
@@ -186,14 +187,20 @@ impl Devices {
     }
 
     /// Attention of one new token per sequence, with a cache well beyond level 2.
-    pub(super) fn decode(&self, folder: &Path) -> Result<Vec<Measured<DecodeAttention>>, KernelError> {
+    pub(super) fn decode(
+        &self,
+        folder: &Path,
+        shortest_context: f64,
+    ) -> Result<Vec<Measured<DecodeAttention>>, KernelError> {
         self.rows(folder, "decode_attention.csv", ["framework", "kv_cache_dtype"], |line, peaks| {
             let (batch, context) = (line.number("batch_size")?, line.number("context")?);
             let (heads, kv_heads) = (line.number("num_heads")?, line.number("num_key_value_heads")?);
             let width = Format::of(line, "kv_cache_dtype")?.bytes();
             let cache = 2.0 * batch * context * kv_heads * HEAD_DIM * width;
             let memory_us = (cache + 4.0 * batch * heads * HEAD_DIM) / peaks.bandwidth;
-            Ok((cache > 1.3 * peaks.l2_bytes).then_some(DecodeAttention { memory_us }))
+            let items = batch * kv_heads / peaks.multiprocessors;
+            let beyond_cache = cache > 1.3 * peaks.l2_bytes && context >= shortest_context;
+            Ok(beyond_cache.then_some(DecodeAttention { memory_us, items }))
         })
     }
 
@@ -206,6 +213,7 @@ impl Devices {
             Ok(Some(PrefillAttention {
                 compute_us: 2.0 * tokens * heads * (prompt + 128.0) / peaks.compute(line, Format::Bf16)?,
                 memory_us: 2.0 * tokens * (2.0 * heads + 2.0 * kv_heads) / peaks.bandwidth,
+                tokens: prompt,
             }))
         })
     }
@@ -221,36 +229,42 @@ impl Devices {
             let odd = line.text("moe_dtype")? == "fp8"
                 && line.text("framework")? == "vllm"
                 && super::generation(line.text("gpu")?) == "hopper";
+            // Up to 1.8 times faster than the peak bandwidth allows for 256 experts: grouped routing reached only half of them.
+            let half = experts == 256.0 && line.text("framework")? != "trtllm";
             let even = line.text("distribution")? == "balanced" && line.text("moe_ep_size")? == "1";
             let law = Experts {
                 compute_us: 6.0 * hidden * inner * rows / peaks.compute(line, format)?,
                 memory_us: active * 3.0 * hidden * inner * format.bytes() / peaks.bandwidth,
                 activation_us: 2.0 * rows * (2.0 * hidden + 3.0 * inner) / peaks.bandwidth,
-                rows_per_expert: rows / active,
             };
-            Ok((even && !odd).then_some(law))
+            Ok((even && !odd && !half).then_some(law))
         })
     }
 
-    /// All-reduce kernels of the engines.
-    pub(super) fn all_reduce(&self, folder: &Path) -> Result<Vec<Measured<AllReduce>>, KernelError> {
+    /// All-reduces of one kind.
+    pub(super) fn all_reduce(&self, folder: &Path, kind: Reducer) -> Result<Vec<Measured<AllReduce>>, KernelError> {
         self.rows(folder, "all_reduce.csv", ["impl", ""], |line, peaks| {
-            let engine = line.text("impl")? != "nccl";
-            Ok(if engine { Some(message(line, peaks)?) } else { None })
-        })
-    }
-
-    /// All-reduce of NCCL.
-    pub(super) fn nccl(&self, folder: &Path) -> Result<Vec<Measured<LibraryAllReduce>>, KernelError> {
-        self.rows(folder, "all_reduce.csv", ["impl", ""], |line, peaks| {
-            let library = line.text("impl")? == "nccl";
-            Ok(if library { Some(LibraryAllReduce(message(line, peaks)?)) } else { None })
+            let bus = matches!(super::generation(line.text("gpu")?), "ada" | "blackwell-gddr" | "battlemage");
+            let found = match (line.text("impl")?, bus) {
+                ("nccl", _) => Reducer::Library,
+                (_, true) => Reducer::EngineOverBus,
+                (_, false) => Reducer::EngineOverLinks,
+            };
+            let law = AllReduce { devices: line.number("n_gpus")?, message_us: line.number("bytes")? / peaks.link };
+            Ok((found == kind).then_some(law))
         })
     }
 }
 
-fn message(line: Line<'_>, peaks: Peaks) -> Result<AllReduce, KernelError> {
-    Ok(AllReduce { devices: line.number("n_gpus")?, message_us: line.number("bytes")? / peaks.link })
+/// Who reduces, and over what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Reducer {
+    /// An engine's own kernels over links between every pair of devices.
+    EngineOverLinks,
+    /// An engine's choice over PCIe.
+    EngineOverBus,
+    /// NCCL.
+    Library,
 }
 
 /// Parts whose level-2 cache holds every copy of a small weight that the benchmark cycles through.
