@@ -19,6 +19,8 @@
 //! ```
 
 mod engine_choice;
+#[cfg(feature = "fit")]
+pub mod fit;
 mod measurement;
 mod predict;
 mod report;

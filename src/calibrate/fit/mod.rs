@@ -1,0 +1,7 @@
+//! Fits: from measured times to constants with uncertainties.
+//!
+//! - [`solver`]: maximum-a-posteriori least squares for any law.
+//! - [`kernels`]: the laws of single operators, fitted to public kernel measurements.
+
+pub mod kernels;
+pub mod solver;
