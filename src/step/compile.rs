@@ -5,7 +5,7 @@ use super::terms::{
 };
 use crate::collective::Group;
 use crate::deployment::{Deployment, ShardedKind, ShardedLinear, ShardedModel};
-use crate::engine::{Efficiency, Engine};
+use crate::engine::{CollectiveProfile, Efficiency, Engine};
 use crate::format::{NumberFormat, TensorClass};
 use crate::memory::STATE_BITS;
 use crate::model::{AttentionPass, FeedForward, Layer, Mixer, Reaches, Split, Totals};
@@ -241,15 +241,14 @@ impl<'a> Compiler<'a> {
             f64::from(u8::from(layer.mixer != Mixer::None) + u8::from(layer.feed_forward != FeedForward::None))
         };
         let in_layers: f64 = self.sharded.kinds.iter().map(|kind| kind.count as f64 * per_layer(kind.layer)).sum();
+        let CollectiveProfile { latency, efficiency } = &self.engine.collective;
+        let group = Group::textbook(self.tp, link * efficiency.value, latency.value);
         CollectiveTerm {
             all_reduces: in_layers + 1.0,
             bytes_per_token: architecture.hidden_size as f64 * ACTIVATION_BYTES,
             logit_bytes_per_row: architecture.vocab_size as f64 * ACTIVATION_BYTES,
-            group: Group {
-                size: self.tp,
-                bandwidth: link * self.engine.collective.efficiency.value,
-                latency: self.engine.collective.latency.value,
-            },
+            all_reduce: group.compile_all_reduce(),
+            gather: group.compile_gather(),
         }
     }
 }

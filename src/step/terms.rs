@@ -2,6 +2,7 @@
 
 use super::cost::RooflineTimes;
 use super::load::{PhaseLoad, StepLoad};
+use crate::collective::{AllReduce, AlphaBeta};
 use crate::operator::OperatorClass;
 use crate::roofline::{Roofline, Work};
 use crate::units::{Bytes, Flops, Seconds};
@@ -139,13 +140,14 @@ pub(super) struct CollectiveTerm {
     pub(super) all_reduces: f64,
     pub(super) bytes_per_token: f64,
     pub(super) logit_bytes_per_row: f64,
-    pub(super) group: crate::collective::Group,
+    pub(super) all_reduce: AllReduce,
+    pub(super) gather: AlphaBeta,
 }
 
 impl CollectiveTerm {
     #[inline]
     pub(super) fn all_reduce_time(&self, load: &StepLoad) -> Seconds {
-        self.group.all_reduce(Bytes::from_bytes(load.tokens() * self.bytes_per_token)) * self.all_reduces
+        self.all_reduce.time(Bytes::from_bytes(load.tokens() * self.bytes_per_token)) * self.all_reduces
     }
 
     #[inline]
@@ -153,7 +155,7 @@ impl CollectiveTerm {
         if load.emitting() == 0.0 {
             return Seconds::ZERO;
         }
-        self.group.all_gather(Bytes::from_bytes(load.emitting() * self.logit_bytes_per_row))
+        self.gather.time(Bytes::from_bytes(load.emitting() * self.logit_bytes_per_row))
     }
 }
 
