@@ -44,10 +44,7 @@ impl Add for AlphaBeta {
     type Output = Self;
     /// One after the other.
     fn add(self, other: Self) -> Self {
-        Self {
-            latency: self.latency + other.latency,
-            seconds_per_byte: self.seconds_per_byte + other.seconds_per_byte,
-        }
+        Self { latency: self.latency + other.latency, seconds_per_byte: self.seconds_per_byte + other.seconds_per_byte }
     }
 }
 

@@ -260,10 +260,7 @@ impl Group {
 
     fn called(&self, line: AlphaBeta) -> AlphaBeta {
         let CollectiveLaw { extra, factor, .. } = self.law;
-        AlphaBeta {
-            latency: (line.latency + extra) * factor,
-            seconds_per_byte: line.seconds_per_byte * factor,
-        }
+        AlphaBeta { latency: (line.latency + extra) * factor, seconds_per_byte: line.seconds_per_byte * factor }
     }
 }
 
