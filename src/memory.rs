@@ -226,14 +226,16 @@ impl Deployment {
                 self.sharded().map_or_else(Vec::new, |sharded| sharded.weight_bytes_of_stages().collect())
             }
             ModelBody::Totals(totals) => {
-                vec![totals.weight_bytes() / self.totals_shares(); self.pipeline_parallel() as usize]
+                // A deployment that was not checked may ask for more stages than there are devices.
+                let stages = self.pipeline_parallel().clamp(1, self.system().count());
+                vec![totals.weight_bytes() / self.totals_shares(); stages as usize]
             }
         }
     }
 
     /// Devices over which a model known by its totals is divided evenly.
     fn totals_shares(&self) -> f64 {
-        f64::from(self.tensor_parallel()) * f64::from(self.pipeline_parallel())
+        f64::from(self.tensor_parallel()) * f64::from(self.pipeline_parallel().max(1))
     }
 
     /// What each device must hold for `sequences` of `context` tokens in one replica.
