@@ -93,6 +93,10 @@ impl MemoryPlan {
 }
 
 /// Memory need of a deployment as coefficients: compiled once, evaluated for any batch and context without allocation.
+///
+/// It is that of one device of the busiest stage. Where no stage of a pipeline has most of everything (embeddings here, one layer more
+/// there), the largest weights and the largest cache are taken together, an upper bound. Sequences are spread evenly over the
+/// ranks of data-parallel attention, and those of other replicas are not counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryModel {
     weights: Bytes,
@@ -100,6 +104,8 @@ pub struct MemoryModel {
     cache: Vec<(Reach, Bytes)>,
     state_per_sequence: Bytes,
     capacity: Bytes,
+    /// Ranks that sequences are spread over.
+    data_parallel: u64,
 }
 
 impl MemoryModel {
@@ -114,15 +120,18 @@ impl MemoryModel {
         let tp = u64::from(deployment.tensor_parallel());
         let (cache, state_elements) = match &deployment.model().body {
             ModelBody::Architecture(architecture) => {
-                (cache_entries(deployment, architecture), architecture.state_elements())
+                (cache_entries(deployment, architecture), largest_state(deployment, architecture))
             }
-            ModelBody::Totals(totals) => (vec![(Reach::Full, totals.kv_bytes_per_token / tp as f64)], 0),
+            ModelBody::Totals(totals) => {
+                (vec![(Reach::Full, totals.kv_bytes_per_token / deployment.totals_shares())], 0)
+            }
         };
         Self {
             weights,
             cache,
             state_per_sequence: Bytes::from_bytes(state_elements as f64 * STATE_BITS / 8.0 / tp as f64),
             capacity: deployment.system().device().usable_memory() * fraction,
+            data_parallel: u64::from(deployment.data_parallel_attention().max(1)),
         }
     }
 
@@ -142,8 +151,9 @@ impl MemoryModel {
         self.state_per_sequence
     }
 
-    /// What each device must hold for `sequences` of `context` tokens.
+    /// What each device must hold for `sequences` of `context` tokens in one replica.
     pub fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
+        let sequences = sequences.div_ceil(self.data_parallel);
         MemoryPlan {
             weights: self.weights,
             kv_cache: self.kv_per_sequence(context) * sequences as f64,
@@ -153,10 +163,24 @@ impl MemoryModel {
     }
 }
 
+/// Bytes per kept entry in the stage that keeps most.
 fn cache_entries(deployment: &Deployment, architecture: &Architecture) -> Vec<(Reach, Bytes)> {
+    let mut largest: Vec<(Reach, Bytes)> = Vec::new();
+    for stage in deployment.stages(architecture) {
+        for (reach, bytes) in stage_cache(deployment, architecture, &stage.kind_counts) {
+            match largest.iter_mut().find(|(known, _)| *known == reach) {
+                Some((_, most)) => *most = most.max(bytes),
+                None => largest.push((reach, bytes)),
+            }
+        }
+    }
+    largest
+}
+
+fn stage_cache(deployment: &Deployment, architecture: &Architecture, kind_counts: &[u64]) -> Vec<(Reach, Bytes)> {
     let tp = u64::from(deployment.tensor_parallel());
     let mut cache: Vec<(Reach, Bytes)> = Vec::new();
-    for (kind, count) in architecture.layer_kinds.iter().zip(architecture.kind_counts()) {
+    for (kind, &count) in architecture.layer_kinds.iter().zip(kind_counts) {
         for pass in kind.layer.kept_passes() {
             let bits = deployment.cache_bits(&kind.layer, &pass) * pass.elements_per_entry as f64;
             let share = Split::KvHeads(pass.kv_heads).share(tp);
@@ -170,21 +194,56 @@ fn cache_entries(deployment: &Deployment, architecture: &Architecture) -> Vec<(R
     cache
 }
 
+/// Recurrent state elements of a sequence in the stage that has most.
+fn largest_state(deployment: &Deployment, architecture: &Architecture) -> u64 {
+    let kinds = &architecture.layer_kinds;
+    let of_stage =
+        |counts: &[u64]| kinds.iter().zip(counts).map(|(kind, count)| kind.layer.state_elements() * count).sum();
+    deployment.stages(architecture).iter().map(|stage| of_stage(&stage.kind_counts)).max().unwrap_or(0)
+}
+
 impl Deployment {
-    /// Bytes of weights on one device, replicated parts included.
+    /// Bytes of weights on one device of the stage that has most, replicated parts included.
     pub fn weight_bytes_per_device(&self) -> Bytes {
+        self.weight_bytes_of_stages().into_iter().fold(Bytes::ZERO, Bytes::max)
+    }
+
+    /// Bytes of weights on one device of each stage of the pipeline, in order. The first stage has the embeddings, the last the
+    /// output head; a table that is both is in both.
+    ///
+    /// ```
+    /// use llm_roofline::prelude::*;
+    /// let catalog = Catalog::embedded();
+    /// let system = System::new(catalog.device("h100-sxm-80gb")?, 3)?;
+    /// let deployment = Deployment::new(catalog.model("llama-3.1-8b")?, system).with_tensor_parallel(1);
+    /// let stages = deployment.with_pipeline_parallel(3).weight_bytes_of_stages();
+    /// assert_eq!(stages.iter().map(|bytes| bytes.to_string()).collect::<Vec<_>>(), ["5.85 GB", "4.80 GB", "5.41 GB"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn weight_bytes_of_stages(&self) -> Vec<Bytes> {
         match &self.model().body {
-            ModelBody::Architecture(_) => self.sharded().map_or(Bytes::ZERO, |sharded| sharded.weight_bytes()),
-            ModelBody::Totals(totals) => totals.weight_bytes() / f64::from(self.tensor_parallel()),
+            ModelBody::Architecture(_) => {
+                self.sharded().map_or_else(Vec::new, |sharded| sharded.weight_bytes_of_stages().collect())
+            }
+            ModelBody::Totals(totals) => {
+                // A deployment that was not checked may ask for more stages than there are devices.
+                let stages = self.pipeline_parallel().clamp(1, self.system().count());
+                vec![totals.weight_bytes() / self.totals_shares(); stages as usize]
+            }
         }
     }
 
-    /// What each device must hold for `sequences` of `context` tokens.
+    /// Devices over which a model known by its totals is divided evenly.
+    fn totals_shares(&self) -> f64 {
+        f64::from(self.tensor_parallel()) * f64::from(self.pipeline_parallel().max(1))
+    }
+
+    /// What each device must hold for `sequences` of `context` tokens in one replica.
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
         MemoryModel::new(self).plan(sequences, context)
     }
 
-    /// How many sequences of `context` tokens fit beside the weights; 0 if not even one does, `None` if memory does not limit them.
+    /// How many sequences of `context` tokens fit beside the weights of one replica; 0 if not even one does, `None` if memory does not limit them.
     ///
     /// ```
     /// use llm_roofline::prelude::*;
@@ -203,7 +262,8 @@ impl Deployment {
         if room < Bytes::ZERO {
             return Some(0);
         }
-        (each > Bytes::ZERO).then(|| (room / each).floor() as u64)
+        let per_rank = (each > Bytes::ZERO).then(|| (room / each).floor() as u64);
+        per_rank.map(|sequences| sequences.saturating_mul(u64::from(self.data_parallel_attention())))
     }
 
     /// The longest context at which `sequences` sequences fit beside the weights, whatever context the model is made for; `None` if

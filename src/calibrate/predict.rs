@@ -190,7 +190,16 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
 
 /// The row's parallelism and kernels.
 fn laid_out(deployment: Deployment, row: &Measurement) -> Deployment {
-    deployment.with_tensor_parallel(row.tp)
+    let deployment = deployment
+        .with_tensor_parallel(row.tp)
+        .with_pipeline_parallel(row.pp)
+        .with_expert_parallel(row.ep)
+        .with_data_parallel_attention(if row.ep > 1 { row.dp } else { 1 })
+        .with_replicas(if row.ep > 1 { 1 } else { row.dp });
+    match row.flash_attention {
+        Some(fused) => deployment.with_flash_attention(fused),
+        None => deployment,
+    }
 }
 
 /// Collections (a part of their names) whose rows carry the date of publication although the runs are older: the runs of

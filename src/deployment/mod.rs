@@ -1,14 +1,19 @@
 //! A deployment: a model in some formats on a system under an engine. The one thing that everything is asked of.
 
+mod error;
+mod layout;
 mod sharded;
+mod stage;
 
+pub use error::DeploymentError;
 pub(crate) use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 
 use crate::engine::Engine;
 use crate::format::{KvFormat, NumberFormat, WeightFormat};
-use crate::hardware::System;
-use crate::model::{Architecture, Mixer, Model, ModelBody, ModelError, Reaches};
-use crate::profile::{ProfileError, Provenance};
+use crate::hardware::{Link, System};
+use crate::model::{Model, ModelBody, Reaches};
+use crate::profile::Provenance;
+use layout::Layout;
 use std::sync::Arc;
 
 /// A model in given formats, spread over a system, run by an engine.
@@ -22,6 +27,9 @@ use std::sync::Arc;
 /// let system = System::new(catalog.device("h100-sxm-80gb")?, 4)?;
 /// let deployment = Deployment::new(catalog.model("llama-3.1-70b")?, system).with_weights("fp8".parse()?);
 /// assert_eq!(deployment.tensor_parallel(), 4);
+///
+/// let two_stages = deployment.clone().with_tensor_parallel(2).with_pipeline_parallel(2);
+/// assert_eq!((two_stages.devices_used(), two_stages.layers_per_stage()), (4, Some(40)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -31,65 +39,9 @@ pub struct Deployment {
     weights: WeightFormat,
     kv: KvFormat,
     engine: Arc<Engine>,
-    tensor_parallel: u32,
+    layout: Layout,
+    flash_attention: Option<bool>,
     allow_long_context: bool,
-}
-
-/// A deployment that no engine could run.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeploymentError {
-    /// The model cannot be one.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// Tensor parallelism of degree zero.
-    #[error("tensor parallelism 0, expected at least 1 device")]
-    NoDevices,
-    /// More devices in the group than in the system.
-    #[error("tensor parallelism {tensor_parallel} on a system of {devices} devices")]
-    NotEnoughDevices {
-        /// Degree of tensor parallelism.
-        tensor_parallel: u32,
-        /// Devices of the system.
-        devices: u32,
-    },
-    /// Query heads cannot be divided evenly.
-    #[error(
-        "tensor parallelism {tensor_parallel} does not divide the {heads} heads of layer kind `{layer}`; \
-         engines refuse this: use a divisor of {heads}"
-    )]
-    HeadsDoNotDivide {
-        /// Degree of tensor parallelism.
-        tensor_parallel: u32,
-        /// Heads that must be divided.
-        heads: u64,
-        /// Layer kind.
-        layer: String,
-    },
-    /// Key-value heads can neither be divided nor replicated evenly.
-    #[error(
-        "tensor parallelism {tensor_parallel} fits neither way to the {kv_heads} key-value heads of layer kind `{layer}`: up to \
-         {kv_heads} devices it must divide them, beyond that engines replicate heads and it must be a multiple of {kv_heads}"
-    )]
-    KvHeadsDoNotDivide {
-        /// Degree of tensor parallelism.
-        tensor_parallel: u32,
-        /// Key-value heads.
-        kv_heads: u64,
-        /// Layer kind.
-        layer: String,
-    },
-    /// The engine's numbers cannot be those of one.
-    #[error(transparent)]
-    Engine(#[from] ProfileError),
-    /// The model mixes more kinds of attention reach than a step can keep apart.
-    #[error("the model mixes {found} kinds of attention windows, at most {limit} are supported")]
-    TooManyReaches {
-        /// Kinds found.
-        found: usize,
-        /// The limit.
-        limit: usize,
-    },
 }
 
 impl Deployment {
@@ -103,7 +55,8 @@ impl Deployment {
             weights: native.unwrap_or_default(),
             kv: KvFormat::default(),
             engine: Arc::new(Engine::ideal()),
-            tensor_parallel: system.count(),
+            layout: Layout::tensor_parallel(system.count()),
+            flash_attention: None,
             allow_long_context: false,
             model,
             system,
@@ -128,10 +81,10 @@ impl Deployment {
         Self { engine: engine.into(), ..self }
     }
 
-    /// On so many devices of the system, each holding a slice of every layer.
+    /// With attention kernels that keep scores on the chip, or explicitly without; engines have a default of their own.
     #[must_use]
-    pub fn with_tensor_parallel(self, tensor_parallel: u32) -> Self {
-        Self { tensor_parallel, ..self }
+    pub fn with_flash_attention(self, flash_attention: bool) -> Self {
+        Self { flash_attention: Some(flash_attention), ..self }
     }
 
     /// Allows contexts beyond what the model was made for.
@@ -165,14 +118,10 @@ impl Deployment {
         &self.engine
     }
 
-    /// Devices that share every layer.
-    pub const fn tensor_parallel(&self) -> u32 {
-        self.tensor_parallel
-    }
-
-    /// Whether attention is fused: what the engine does.
+    /// Whether attention kernels keep scores on the chip: what was asked for, or else what the engine does.
     pub fn flash_attention(&self) -> bool {
-        self.engine.scheduling.flash_attention.as_ref().is_none_or(|fused| fused.value)
+        let of_engine = || self.engine.scheduling.flash_attention.as_ref().is_none_or(|fused| fused.value);
+        self.flash_attention.unwrap_or_else(of_engine)
     }
 
     /// The longest context that may be asked for, `None` without a limit.
@@ -186,22 +135,19 @@ impl Deployment {
     /// Whether an engine could run this, memory aside.
     ///
     /// # Errors
-    /// [`DeploymentError`] if the model or the engine cannot be one, devices are missing or heads cannot be divided.
+    /// [`DeploymentError`] if the model or the engine cannot be one, devices are missing, or heads, layers or experts cannot be divided.
     pub fn check(&self) -> Result<(), DeploymentError> {
-        let (tensor_parallel, devices) = (self.tensor_parallel, self.system.count());
-        if tensor_parallel == 0 {
-            return Err(DeploymentError::NoDevices);
-        }
-        if tensor_parallel > devices {
-            return Err(DeploymentError::NotEnoughDevices { tensor_parallel, devices });
-        }
+        self.layout.check(self.system.count())?;
         self.engine.check()?;
         match &self.model.body {
             ModelBody::Architecture(architecture) => {
                 architecture.check()?;
-                check_heads(architecture, tensor_parallel)
+                self.layout.check_architecture(architecture)
             }
-            ModelBody::Totals(totals) => Ok(totals.clone().checked().map(drop)?),
+            ModelBody::Totals(totals) => {
+                totals.clone().checked()?;
+                self.layout.check_totals()
+            }
         }
     }
 
@@ -246,42 +192,26 @@ impl Deployment {
         let memory = ["memory.capacity", "memory.usable", "memory.bandwidth"];
         let used = |key: &str| memory.contains(&key) || peaks.iter().any(|peak| peak == key);
         let mut assumptions = device.assumptions_among(used);
-        if self.tensor_parallel > 1 && self.model.architecture().is_some() {
-            assumptions.extend(self.assumed_link());
+        if self.model.architecture().is_some() {
+            assumptions.extend(self.assumed_links());
         }
         assumptions
     }
 
-    /// What is supposed about the link of the tensor-parallel group.
-    fn assumed_link(&self) -> Option<String> {
-        let link = self.system.group_link(self.tensor_parallel).ok()?;
-        let note = link.note.map(|note| format!(": {note}")).unwrap_or_default();
-        (link.provenance == Provenance::Assumed).then(|| {
-            format!(
-                "{} devices are linked by {} of {} per direction{note}",
-                self.tensor_parallel, link.kind, link.bandwidth
-            )
-        })
+    /// What is supposed about the links within a stage and between stages.
+    fn assumed_links(&self) -> impl Iterator<Item = String> {
+        let group = self.devices_per_stage();
+        let within = (group > 1).then(|| self.system.group_link(group).ok()).flatten();
+        let between = (self.pipeline_parallel() > 1).then(|| self.system.pair_link(group).ok()).flatten();
+        let within = within.and_then(|link| assumed(&link, format!("{group} devices are linked")));
+        let between = between.and_then(|link| assumed(&link, "pipeline stages are linked".into()));
+        within.into_iter().chain(between)
     }
 }
 
-fn check_heads(architecture: &Architecture, tensor_parallel: u32) -> Result<(), DeploymentError> {
-    let degree = u64::from(tensor_parallel);
-    for kind in &architecture.layer_kinds {
-        let (heads, kv_heads) = match &kind.layer.mixer {
-            Mixer::Attention(attention) => (attention.heads, attention.kv_heads),
-            Mixer::LatentAttention(attention) => (attention.heads, 1),
-            Mixer::CompressedAttention(attention) => (attention.heads, 1),
-            Mixer::Recurrent(recurrent) => (recurrent.heads(), 1),
-            Mixer::None | Mixer::Linear => continue,
-        };
-        let layer = kind.name.clone();
-        if heads % degree != 0 {
-            return Err(DeploymentError::HeadsDoNotDivide { tensor_parallel, heads, layer });
-        }
-        if kv_heads % degree != 0 && degree % kv_heads != 0 {
-            return Err(DeploymentError::KvHeadsDoNotDivide { tensor_parallel, kv_heads, layer });
-        }
-    }
-    Ok(())
+/// A sentence about a link, if it was supposed.
+fn assumed(link: &Link, who: String) -> Option<String> {
+    let Link { kind, bandwidth, note, .. } = link;
+    let note = note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    (link.provenance == Provenance::Assumed).then(|| format!("{who} by {kind} of {bandwidth} per direction{note}"))
 }

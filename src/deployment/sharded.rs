@@ -1,6 +1,7 @@
-//! What one device of the tensor-parallel group holds: every matrix with its share, its bits and its arithmetic.
+//! What one device of a stage holds: every matrix with its share, its bits and its arithmetic.
 
 use super::Deployment;
+use super::stage::Stage;
 use crate::format::{NumberFormat, TensorClass, WeightFormat};
 use crate::hardware::MatmulPeak;
 use crate::model::{Architecture, AttentionPass, Layer, Linear, Mixer, Split, Tensor, TensorOrigin};
@@ -54,15 +55,17 @@ pub(crate) struct ShardedKind<'a> {
     pub name: &'a str,
     /// The layer.
     pub layer: &'a Layer,
-    /// How many layers are of this kind.
+    /// How many layers are of this kind, in all stages together.
     pub count: u64,
     /// Matrices that every token is multiplied with.
     pub linears: Vec<ShardedLinear>,
     /// Matrices of one routed expert.
     pub expert: Vec<ShardedLinear>,
+    /// Routed experts of which one device holds a slice, on the device that has most; 0 without experts.
+    pub experts_per_device: f64,
 }
 
-/// A whole model as one device of the tensor-parallel group holds it.
+/// A whole model, all its stages, as one device of each holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ShardedModel<'a> {
     /// The architecture.
@@ -79,10 +82,12 @@ pub(crate) struct ShardedModel<'a> {
     pub embedding_row_bytes: f64,
     /// Bits of vectors (norms, biases, kernels).
     pub vector_bits: f64,
+    /// The stages of the pipeline.
+    stages: Vec<Stage>,
 }
 
 impl Deployment {
-    /// The model as one device of the group holds it; `None` if only totals are known.
+    /// The model as one device of each stage holds it; `None` if only totals are known.
     pub(crate) fn sharded(&self) -> Option<ShardedModel<'_>> {
         Some(ShardedModel::new(self, self.model().architecture()?))
     }
@@ -108,22 +113,25 @@ impl<'a> ShardedModel<'a> {
     fn new(deployment: &'a Deployment, architecture: &'a Architecture) -> Self {
         let tp = u64::from(deployment.tensor_parallel());
         let bits = MeanBits::new(architecture, deployment.weights());
-        let shard = |linear: &Linear, bits_per_weight: f64| shard(deployment, linear, bits_per_weight);
+        let shard = |ways| move |linear: &Linear, bits: f64| shard(deployment, linear, ways, bits);
+        let (shard, shard_expert) = (shard(tp), shard(deployment.expert_slices()));
+        let experts_per_device = |layer: &Layer| {
+            let experts = layer.feed_forward.moe().map_or(0, |moe| moe.experts);
+            experts.div_ceil(u64::from(deployment.expert_parallel().max(1))) as f64
+        };
         let hidden = architecture.hidden_size;
         let kinds = architecture.layer_kinds.iter().zip(architecture.kind_counts()).zip(&bits.layers);
         let kinds = kinds.map(|((kind, count), bits)| {
             let common = kind.layer.linears(hidden);
             let expert = kind.layer.expert_linears(hidden);
             let (common_bits, expert_bits) = bits.split_at(common.len());
-            let all = |linears: &[Linear], bits: &[f64]| {
-                linears.iter().zip(bits).map(|(linear, bits)| shard(linear, *bits)).collect()
-            };
             ShardedKind {
                 name: &kind.name,
                 layer: &kind.layer,
                 count,
-                linears: all(&common, common_bits),
-                expert: all(&expert, expert_bits),
+                linears: common.iter().zip(common_bits).map(|(linear, bits)| shard(linear, *bits)).collect(),
+                expert: expert.iter().zip(expert_bits).map(|(linear, bits)| shard_expert(linear, *bits)).collect(),
+                experts_per_device: experts_per_device(&kind.layer),
             }
         });
         let table = |class, bits| shard(&Linear::new(class, hidden, architecture.vocab_size, Split::Output), bits);
@@ -141,6 +149,7 @@ impl<'a> ShardedModel<'a> {
             lookup_bytes: table_bytes + architecture.lookup_params as f64 * bits.lookup / 8.0 / tp as f64,
             embedding_row_bytes: hidden as f64 * bits.embedding / 8.0,
             vector_bits: bits.vectors,
+            stages: deployment.stages(architecture),
         }
     }
 
@@ -150,29 +159,47 @@ impl<'a> ShardedModel<'a> {
         in_layers.chain(&self.global).chain([&self.lm_head]).map(|linear| linear.format)
     }
 
-    /// Bytes of all vectors; every device holds them whole.
+    /// Bytes of all vectors in all stages; every device of a stage holds them whole.
     pub fn vector_bytes(&self) -> f64 {
         let in_layers: u64 = self.kinds.iter().map(|kind| kind.count * kind.layer.vector_params).sum();
         (in_layers + self.architecture.vector_params) as f64 * self.vector_bits / 8.0
     }
 
-    /// Bytes of all weights on one device.
+    /// Bytes of all weights on one device of the stage that has most.
     pub fn weight_bytes(&self) -> Bytes {
+        self.weight_bytes_of_stages().fold(Bytes::ZERO, Bytes::max)
+    }
+
+    /// Bytes of all weights on one device of each stage, in order.
+    pub fn weight_bytes_of_stages(&self) -> impl Iterator<Item = Bytes> {
+        self.stages.iter().map(|stage| Bytes::from_bytes(self.stage_bytes(stage)))
+    }
+
+    fn stage_bytes(&self, stage: &Stage) -> f64 {
         let sum = |linears: &[ShardedLinear]| linears.iter().map(ShardedLinear::weight_bytes).sum::<f64>();
-        let kinds: f64 = self
-            .kinds
-            .iter()
-            .map(|kind| {
-                let moe = kind.layer.feed_forward.moe();
-                let experts = moe.map_or(0.0, |moe| {
-                    let vectors = moe.vector_params_per_expert as f64 * self.vector_bits / 8.0;
-                    moe.experts as f64 * (sum(&kind.expert) + vectors)
-                });
-                kind.count as f64 * (sum(&kind.linears) + experts)
-            })
-            .sum();
-        let outside = sum(&self.global) + self.lm_head.weight_bytes() + self.lookup_bytes + self.vector_bytes();
-        Bytes::from_bytes(kinds + outside)
+        let kinds = self.kinds.iter().zip(&stage.kind_counts);
+        let (mut in_layers, mut vectors) = (0.0, 0);
+        for (kind, &count) in kinds {
+            let moe = kind.layer.feed_forward.moe();
+            let experts = moe.map_or(0.0, |moe| {
+                let vectors = moe.vector_params_per_expert as f64 * self.vector_bits / 8.0;
+                kind.experts_per_device * (sum(&kind.expert) + vectors)
+            });
+            in_layers += count as f64 * (sum(&kind.linears) + experts);
+            vectors += count * kind.layer.vector_params;
+        }
+        let mut outside = 0.0;
+        if stage.is_first {
+            outside += sum(&self.global) + self.lookup_bytes;
+        }
+        // A tied table is the output head of the last stage and the look-up of the first.
+        if stage.is_last || (stage.is_first && self.architecture.tied_embeddings) {
+            outside += self.lm_head.weight_bytes();
+        }
+        if stage.is_last {
+            vectors += self.architecture.vector_params;
+        }
+        in_layers + outside + vectors as f64 * self.vector_bits / 8.0
     }
 }
 
@@ -220,14 +247,15 @@ impl MeanBits {
     }
 }
 
-fn shard(deployment: &Deployment, linear: &Linear, bits_per_weight: f64) -> ShardedLinear {
+/// A matrix cut so many ways.
+fn shard(deployment: &Deployment, linear: &Linear, ways: u64, bits_per_weight: f64) -> ShardedLinear {
     let (device, weights) = (deployment.system().device(), deployment.weights());
     // A tensor that the format leaves in 16 bits is multiplied in 16 bits, whatever the rest is.
     let wanted = if bits_per_weight == 16.0 { NumberFormat::Bf16 } else { weights.compute_format() };
     let MatmulPeak { format, peak, .. } = device.matmul_peak(wanted, wanted);
     ShardedLinear {
         linear: *linear,
-        share: linear.split.share(u64::from(deployment.tensor_parallel())),
+        share: linear.split.share(ways),
         bits_per_weight,
         input_bits: format.storage_bits().min(16.0),
         format,

@@ -29,6 +29,9 @@ pub struct Scheduling {
     /// Micro-batches of a prompt in flight over the stages of a pipeline; absent means one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_batches_in_flight: Option<Sourced<u64>>,
+    /// Whether the sequences of a decode step are split over the stages of a pipeline, so that all of them work; absent means they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub splits_decode_batches: Option<Sourced<bool>>,
     /// Whether checkpoints in 8- and 4-bit floats bring an 8-bit cache with them when the caller does not say; absent means no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_follows_checkpoint: Option<Sourced<bool>>,

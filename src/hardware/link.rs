@@ -84,3 +84,19 @@ pub struct Link {
     /// What was supposed or left out, for the list of assumptions.
     pub note: Option<String>,
 }
+
+/// The links of a group of devices that may span nodes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct GroupLinks {
+    /// Devices of the group.
+    pub size: u32,
+    /// Devices of the group in one node, the last one perhaps in part.
+    pub devices_per_node: u32,
+    /// Nodes.
+    pub nodes: u32,
+    /// The link within a node; `None` if the group has one device in each.
+    pub inside: Option<Link>,
+    /// The network between the nodes; `None` if there is one node.
+    pub across: Option<Link>,
+}

@@ -34,7 +34,7 @@ mod system;
 
 pub use check::DeviceError;
 pub use device::{Device, Fact};
-pub use link::{Link, LinkKind, Topology};
+pub use link::{GroupLinks, Link, LinkKind, Topology};
 pub use matmul::MatmulPeak;
 pub use profile::{Compute, DeviceProfile, HostLink, Links, Memory, Power, Price, ScaleUp};
 pub use system::{System, SystemError};

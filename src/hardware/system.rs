@@ -1,6 +1,6 @@
 //! Several equal devices and what connects them.
 
-use super::{Device, Link, LinkKind, Topology};
+use super::{Device, GroupLinks, Link, LinkKind, Topology};
 use crate::profile::Provenance;
 use crate::units::BytesPerSecond;
 use std::sync::Arc;
@@ -124,6 +124,46 @@ impl System {
         let scale_up = self.scale_up_link(group).filter(|_| in_node);
         let host = self.host_link().filter(|_| in_node);
         Ok(scale_up.or(host).unwrap_or_else(|| self.scale_out_link()))
+    }
+
+    /// The links of a group of `group_size` neighbouring devices: those within its nodes, and the network if it spans several.
+    ///
+    /// # Errors
+    /// [`SystemError`] for a group of none, or larger than the system.
+    ///
+    /// # Examples
+    /// ```
+    /// use llm_roofline::{catalog::Catalog, hardware::{LinkKind, System}};
+    /// let links = System::new(Catalog::embedded().device("h100-sxm-80gb")?, 16)?.group_links(16)?;
+    /// assert_eq!((links.nodes, links.devices_per_node), (2, 8));
+    /// assert_eq!(links.inside.unwrap().kind, LinkKind::Nvlink);
+    /// assert_eq!(links.across.unwrap().kind, LinkKind::Network);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn group_links(&self, group_size: u32) -> Result<GroupLinks, SystemError> {
+        let size = counted("group_size", group_size, self.count)?;
+        let devices_per_node = size.min(self.devices_per_node);
+        let nodes = size.div_ceil(devices_per_node);
+        let inside = if devices_per_node > 1 { Some(self.group_link(devices_per_node)?) } else { None };
+        let across = (nodes > 1).then(|| self.scale_out_link());
+        Ok(GroupLinks { size, devices_per_node, nodes, inside, across })
+    }
+
+    /// The link between two devices that are `distance` apart (1 for neighbours), such as the same device of two pipeline stages.
+    ///
+    /// # Formula
+    /// In a mesh of `n` devices a pair has `1/(n-1)` of a device's scale-up bandwidth; elsewhere all of it.
+    ///
+    /// # Errors
+    /// [`SystemError`] for no distance, or one that leads out of the system.
+    pub fn pair_link(&self, distance: u32) -> Result<Link, SystemError> {
+        let distance = counted("distance", distance, self.count.saturating_sub(1))?;
+        let near = |domain: u32| distance < domain && distance < self.devices_per_node;
+        if self.device.scale_up().is_some_and(|scale_up| near(scale_up.domain)) {
+            return self.group_link(2);
+        }
+        let host = self.host_link().filter(|_| near(u32::MAX));
+        Ok(host.unwrap_or_else(|| self.scale_out_link()))
     }
 
     fn scale_up_link(&self, group: u32) -> Option<Link> {

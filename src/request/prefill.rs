@@ -18,7 +18,8 @@ impl StepModel {
             load.add_prefills(cached, new, true, request.batch as f64);
             return self.cost(&load);
         };
-        self.prefill_in_chunks(request.batch, cached, new, budget)
+        let steps = self.prefill_steps(request);
+        self.prefill_in_chunks(request.batch, cached, new, budget) * self.prompt_pipeline_share(steps)
     }
 
     /// Steps that [`prefill`](Self::prefill) takes.

@@ -2,16 +2,16 @@
 
 use super::laws::{Laws, Pass, Product};
 use super::terms::{
-    AttentionTerm, CollectiveTerm, ElementwiseTerm, ExpertTerm, HostTerm, LinearTerm, Named, RecurrentTerm, Rows,
+    AttentionTerm, CommunicationTerm, ElementwiseTerm, ExpertTerm, HostTerm, LinearTerm, Named, RecurrentTerm, Rows,
     SamplingTerm,
 };
-use crate::collective::Group;
 use crate::deployment::{Deployment, ShardedKind, ShardedLinear, ShardedModel};
 use crate::format::{NumberFormat, TensorClass};
+use crate::hardware::SystemError;
 use crate::memory::STATE_BITS;
-use crate::model::{AttentionPass, FeedForward, Layer, Mixer, Reaches, Split, Totals};
+use crate::model::{AttentionPass, FeedForward, Mixer, Reaches, Split, Totals};
 use crate::operator::OperatorClass;
-use crate::units::{Bytes, BytesPerSecond};
+use crate::units::Bytes;
 use std::sync::Arc;
 
 /// Activations between operators are kept in 16 bits.
@@ -29,7 +29,7 @@ pub(super) struct Terms {
     pub(super) recurrent: Vec<Named<RecurrentTerm>>,
     pub(super) elementwise: Option<ElementwiseTerm>,
     pub(super) sampling: Option<SamplingTerm>,
-    pub(super) collective: Option<CollectiveTerm>,
+    pub(super) communication: Option<CommunicationTerm>,
     pub(super) host: HostTerm,
 }
 
@@ -38,8 +38,7 @@ pub(super) fn architecture_terms(
     deployment: &Deployment,
     sharded: &ShardedModel<'_>,
     reaches: &Reaches,
-    link: BytesPerSecond,
-) -> Terms {
+) -> Result<Terms, SystemError> {
     let compiler = Compiler::new(deployment, sharded, reaches);
     let mut terms = Terms::default();
     for kind in &sharded.kinds {
@@ -47,12 +46,11 @@ pub(super) fn architecture_terms(
     }
     compiler.outside_layers(&mut terms);
     terms.elementwise = Some(compiler.elementwise());
-    terms.sampling = Some(compiler.laws.sampling(sharded.architecture.vocab_size as f64 / compiler.tp as f64));
-    if compiler.tp > 1 {
-        terms.collective = Some(compiler.collective(link));
-    }
-    terms.host = compiler.laws.host(sharded.architecture.layers() as u64, compiler.tp);
-    terms
+    terms.sampling =
+        Some(compiler.laws.sampling(sharded.architecture.vocab_size as f64 / compiler.tp as f64 / compiler.ranks));
+    terms.communication = compiler.communication()?;
+    terms.host = compiler.laws.host(sharded.architecture.layers() as u64, u64::from(deployment.devices_per_replica()));
+    Ok(terms)
 }
 
 /// Compiles a model known by its totals: one matrix that holds every active weight, and a cache.
@@ -94,12 +92,15 @@ struct Compiler<'a> {
     reaches: &'a Reaches,
     laws: Laws<'a>,
     tp: u64,
+    /// Ranks of data-parallel attention: each sees its share of the tokens everywhere but in the experts.
+    ranks: f64,
 }
 
 impl<'a> Compiler<'a> {
     fn new(deployment: &'a Deployment, sharded: &'a ShardedModel<'a>, reaches: &'a Reaches) -> Self {
         let tp = u64::from(deployment.tensor_parallel());
-        Self { deployment, sharded, reaches, laws: Laws::new(deployment), tp }
+        let ranks = f64::from(deployment.data_parallel_attention());
+        Self { deployment, sharded, reaches, laws: Laws::new(deployment), tp, ranks }
     }
 
     fn kind(&self, kind: &ShardedKind<'_>, terms: &mut Terms) {
@@ -119,7 +120,7 @@ impl<'a> Compiler<'a> {
             terms.decode_attention.push(named(OperatorClass::DecodeAttention, decode));
         }
         if let Mixer::Recurrent(recurrent) = &kind.layer.mixer {
-            let share = 1.0 / self.tp as f64;
+            let share = 1.0 / self.tp as f64 / self.ranks;
             let term = self.laws.recurrent(RecurrentTerm {
                 count,
                 flops_per_token: recurrent.scan_flops_per_token() as f64 * share,
@@ -133,7 +134,8 @@ impl<'a> Compiler<'a> {
 
     /// Matrices that engines fuse into one product: they share their input, which is read once.
     fn linear(&self, fused: &[ShardedLinear], count: f64, rows: Rows) -> LinearTerm {
-        self.laws.linear(&self.product(fused), count, rows)
+        let term = self.laws.linear(&self.product(fused), count, rows);
+        LinearTerm { share_of_rows: 1.0 / self.ranks, ..term }
     }
 
     fn product(&self, fused: &[ShardedLinear]) -> Product {
@@ -174,9 +176,10 @@ impl<'a> Compiler<'a> {
             ExpertTerm {
                 count: kind.count as f64,
                 experts: moe.experts as f64,
-                experts_here: moe.experts as f64,
+                experts_here: kind.experts_per_device,
                 log_missed: moe.log_missed(),
-                rows_per_token: moe.experts_per_token as f64,
+                rows_per_token: moe.experts_per_token as f64 * kind.experts_per_device / moe.experts as f64,
+                imbalance: self.laws.imbalance(self.deployment.expert_parallel()),
                 bytes_per_row,
                 ..ExpertTerm::default()
             },
@@ -185,9 +188,10 @@ impl<'a> Compiler<'a> {
 
     /// One attention pass in prefill and in decode.
     fn attention(&self, kind: &ShardedKind<'_>, pass: &AttentionPass) -> (AttentionTerm, AttentionTerm) {
-        let head_share = if pass.heads >= self.tp { 1.0 / self.tp as f64 } else { 1.0 };
+        // Each rank of data-parallel attention has its share of the sequences.
+        let head_share = if pass.heads >= self.tp { 1.0 / self.tp as f64 } else { 1.0 } / self.ranks;
         let element_bytes = self.deployment.cache_bits(kind.layer, pass) / 8.0;
-        let cache_bytes = element_bytes * Split::KvHeads(pass.kv_heads).share(self.tp);
+        let cache_bytes = element_bytes * Split::KvHeads(pass.kv_heads).share(self.tp) / self.ranks;
         let written = pass.elements_written_per_token * cache_bytes;
         let moved = |io_elements: u64| written + io_elements as f64 * ACTIVATION_BYTES * head_share;
         let decode = Pass {
@@ -231,23 +235,48 @@ impl<'a> Compiler<'a> {
             moved += kind.count as f64 * elements(&kind.linears);
             kernels += kind.count as f64 * self.laws.kernels(kind.layer);
         }
-        self.laws.elementwise(self.sharded.vector_bytes(), self.sharded.embedding_row_bytes, moved, kernels)
+        let row_bytes = self.sharded.embedding_row_bytes / self.ranks;
+        self.laws.elementwise(self.sharded.vector_bytes(), row_bytes, moved / self.ranks, kernels)
     }
 
     /// An all-reduce after every token mixer and every feed-forward (the last matrix of each is divided by its input features), and
-    /// one after the divided embedding table.
-    fn collective(&self, link: BytesPerSecond) -> CollectiveTerm {
-        let architecture = self.sharded.architecture;
-        let per_layer = |layer: &Layer| {
-            f64::from(u8::from(layer.mixer != Mixer::None) + u8::from(layer.feed_forward != FeedForward::None))
-        };
-        let in_layers: f64 = self.sharded.kinds.iter().map(|kind| kind.count as f64 * per_layer(kind.layer)).sum();
-        CollectiveTerm {
-            all_reduces: in_layers + 1.0,
-            bytes_per_token: architecture.hidden_size as f64 * ACTIVATION_BYTES,
-            logit_bytes_per_row: architecture.vocab_size as f64 * ACTIVATION_BYTES,
-            group: Group { size: self.tp, bandwidth: link, latency: crate::units::Seconds::ZERO },
+    /// one after the divided embedding table; with data-parallel attention, all tokens are gathered before the experts and scattered
+    /// again after them.
+    fn communication(&self) -> Result<Option<CommunicationTerm>, SystemError> {
+        let (deployment, architecture) = (self.deployment, self.sharded.architecture);
+        if deployment.devices_per_replica() == 1 {
+            return Ok(None);
         }
+        let hidden_bytes = architecture.hidden_size as f64 * ACTIVATION_BYTES;
+        let (mut all_reduces, mut exchanges) = (1.0, 0.0);
+        for kind in &self.sharded.kinds {
+            let count = kind.count as f64;
+            let experts = kind.layer.feed_forward.moe().is_some();
+            let exchanged = experts && self.ranks > 1.0;
+            exchanges += if exchanged { count } else { 0.0 };
+            all_reduces += count * f64::from(u8::from(kind.layer.mixer != Mixer::None));
+            all_reduces += count * f64::from(u8::from(kind.layer.feed_forward != FeedForward::None && !exchanged));
+        }
+        let stages = f64::from(deployment.pipeline_parallel());
+        let tensor = self.laws.group(deployment, deployment.tensor_parallel())?;
+        let stage = self.laws.group(deployment, deployment.devices_per_stage())?;
+        Ok(Some(CommunicationTerm {
+            all_reduces: if self.tp > 1 { all_reduces } else { 0.0 },
+            all_reduce_bytes_per_token: hidden_bytes / self.ranks,
+            all_reduce: tensor.compile_all_reduce(),
+            logit_bytes_per_row: if self.tp > 1 {
+                architecture.vocab_size as f64 * ACTIVATION_BYTES / self.ranks
+            } else {
+                0.0
+            },
+            gather: tensor.compile_gather(),
+            exchanges,
+            exchange_bytes_per_token: hidden_bytes,
+            exchange: stage.compile_gather() + stage.compile_gather(),
+            hops: stages - 1.0,
+            hop_bytes_per_token: hidden_bytes,
+            hop: self.laws.hop(deployment)?,
+        }))
     }
 }
 

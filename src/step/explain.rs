@@ -99,11 +99,22 @@ impl StepModel {
                 out.push(OperatorCost { group: group.into(), name, class, count, work: Work::default(), time, bound });
             }
         };
-        if let Some(term) = &self.terms.collective {
+        if let Some(term) = &self.terms.communication {
             let class = OperatorClass::Collective;
-            let (reduce, gather) = (term.all_reduce_time(load), term.gather_time(load));
-            push("communication", "all-reduce", class, term.all_reduces, reduce, Bound::Interconnect);
-            push("communication", "gather logits", class, 1.0, gather, Bound::Interconnect);
+            if term.all_reduces > 0.0 {
+                let (reduce, gather) = (term.all_reduce_time(load), term.gather_time(load));
+                push("communication", "all-reduce", class, term.all_reduces, reduce, Bound::Interconnect);
+                push("communication", "gather logits", class, 1.0, gather, Bound::Interconnect);
+            }
+            push(
+                "communication",
+                "expert exchange",
+                class,
+                term.exchanges,
+                term.exchange_time(load),
+                Bound::Interconnect,
+            );
+            push("communication", "stage hops", class, term.hops, term.hop_time(load), Bound::Interconnect);
         }
         let overhead = self.cost(load).time(OperatorClass::Overhead);
         push("engine", "step overhead", OperatorClass::Overhead, 1.0, overhead, Bound::Overhead);

@@ -4,12 +4,13 @@ use super::compile::ACTIVATION_BYTES;
 use super::terms::{
     AttentionTerm, ElementwiseTerm, ExpertTerm, HostTerm, LinearTerm, MatrixKernel, RecurrentTerm, Rows, SamplingTerm,
 };
+use crate::collective::{Algorithm, AlphaBeta, CollectiveLaw, Group, Ring};
 use crate::deployment::Deployment;
 use crate::engine::{Engine, Keys, MatrixUnit, Number, Parameter, Quantity, Share};
 use crate::format::NumberFormat;
-use crate::hardware::Device;
+use crate::hardware::{Device, SystemError};
 use crate::model::{FeedForward, Layer, Mixer};
-use crate::units::{FlopsPerSecond, Seconds};
+use crate::units::{Bytes, FlopsPerSecond, Seconds};
 
 /// A matrix product as one device runs it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +91,7 @@ impl<'a> Laws<'a> {
         LinearTerm {
             count,
             rows,
+            share_of_rows: 1.0,
             flops_per_row: product.flops_per_row,
             weight_bytes: product.weight_bytes,
             bytes_per_row: product.inputs * product.input_bytes + product.outputs * ACTIVATION_BYTES,
@@ -126,7 +128,6 @@ impl<'a> Laws<'a> {
                 padding_rows: self.number(&law.padding_rows, format),
                 ..self.quantized_work(expert, quantized)
             },
-            imbalance: 1.0,
             unshared_tokens: unshared.map_or(0.0, |rows| rows.value as f64),
             vector_per_row: self.vector_seconds(expert, &law.vector_operations),
             serialised: self.number(&law.serialised, format),
@@ -274,6 +275,70 @@ impl<'a> Laws<'a> {
             memory_rate: 1.0 / (self.share(&self.engine.elementwise.memory, &[]) * self.bandwidth),
             fixed: self.seconds(&law.launch, &[]),
         }
+    }
+
+    /// Busiest device over the mean with experts spread so many ways.
+    pub(super) fn imbalance(&self, expert_parallel: u32) -> f64 {
+        match &self.engine.experts.imbalance {
+            Some(imbalance) if expert_parallel > 1 => imbalance.at(&self.keys(&[], &self.generation())).value,
+            _ => 1.0,
+        }
+    }
+
+    /// A group of neighbouring devices and how the engine communicates in it.
+    pub(super) fn group(&self, deployment: &Deployment, size: u32) -> Result<Group, SystemError> {
+        let links = deployment.system().group_links(size)?;
+        let link = links.inside.as_ref().or(links.across.as_ref()).map_or("", |link| link.kind.name());
+        let devices = format!("group-{size}");
+        let (law, network) = (self.collectives(&[link, &devices]), self.collectives(&["network"]).ring);
+        Ok(Group::over(&links, law, network))
+    }
+
+    fn collectives(&self, keys: &[&str]) -> CollectiveLaw {
+        let law = &self.engine.communication;
+        let seconds = |parameter| Seconds::from_seconds(self.seconds(parameter, keys));
+        let two_shot = Algorithm {
+            latency: seconds(&law.two_shot_latency),
+            latency_per_device: seconds(&law.two_shot_latency_per_device),
+            efficiency: self.share(&law.two_shot_efficiency, keys),
+        };
+        let one_shot = Algorithm {
+            efficiency: self.share(&law.one_shot_efficiency, keys),
+            ..Algorithm::textbook(seconds(&law.one_shot_latency))
+        };
+        let all_to_all = Algorithm {
+            efficiency: self.share(&law.all_to_all_efficiency, keys),
+            ..Algorithm::textbook(seconds(&law.all_to_all_latency))
+        };
+        CollectiveLaw {
+            one_shot: Some(one_shot),
+            two_shot: Some(two_shot),
+            // Two-shot stands for the ring too: the same traffic, with the hops in its latency per device.
+            ring: Ring {
+                latency: two_shot.latency,
+                hop_latency: two_shot.latency_per_device * 0.5,
+                efficiency: two_shot.efficiency,
+            },
+            in_switch: None,
+            gather: two_shot,
+            all_to_all,
+            point_to_point: Algorithm { efficiency: two_shot.efficiency, ..Algorithm::textbook(Seconds::ZERO) },
+            extra: seconds(&law.extra),
+            factor: law.scale.as_ref().map_or(1.0, |_| self.number(&law.scale, keys)),
+        }
+    }
+
+    /// Handing a step on to the next stage.
+    pub(super) fn hop(&self, deployment: &Deployment) -> Result<AlphaBeta, SystemError> {
+        if deployment.pipeline_parallel() < 2 {
+            return Ok(AlphaBeta::FREE);
+        }
+        let link = deployment.system().pair_link(deployment.devices_per_stage())?;
+        let keys = [link.kind.name()];
+        let efficiency = self.share(&self.engine.communication.two_shot_efficiency, &keys);
+        let latency = Seconds::from_seconds(self.seconds(&self.engine.pipeline.hop, &keys));
+        let seconds_per_byte = Bytes::from_bytes(1.0) / (link.bandwidth * efficiency);
+        Ok(AlphaBeta { latency, seconds_per_byte: seconds_per_byte.as_seconds() })
     }
 
     /// Time of the host for a model of so many layers on so many devices.

@@ -21,6 +21,16 @@ impl PhaseLoad {
     const EMPTY: Self =
         Self { tokens: 0.0, sequences: 0.0, cached: 0.0, pairs: [0.0; Reaches::LIMIT], entries: [0.0; Reaches::LIMIT] };
 
+    fn scaled(&self, share: f64) -> Self {
+        Self {
+            tokens: self.tokens * share,
+            sequences: self.sequences * share,
+            cached: self.cached * share,
+            pairs: self.pairs.map(|pairs| pairs * share),
+            entries: self.entries.map(|entries| entries * share),
+        }
+    }
+
     fn add(&mut self, reaches: &Reaches, cached: u64, new: u64, times: f64) {
         self.tokens += times * new as f64;
         self.sequences += times;
@@ -86,6 +96,17 @@ impl StepLoad {
     /// Takes decoding sequences out again.
     pub fn remove_decode(&mut self, cached: u64, new: u64, sequences: f64) {
         self.add_decode(cached, new, -sequences);
+    }
+
+    /// A share of the step: one of several equal micro-batches.
+    #[must_use]
+    pub fn scaled(&self, share: f64) -> Self {
+        Self {
+            reaches: self.reaches,
+            prefill: self.prefill.scaled(share),
+            decode: self.decode.scaled(share),
+            emitting: self.emitting * share,
+        }
     }
 
     /// The reaches that the sums are kept for.

@@ -10,6 +10,7 @@ mod explain;
 mod laws;
 mod load;
 mod model;
+mod pipeline;
 mod run;
 mod terms;
 mod uncertainty;

@@ -3,6 +3,7 @@
 use super::compile::{self, Terms};
 use super::cost::StepCost;
 use super::load::StepLoad;
+use super::pipeline::Pipeline;
 use super::terms::{
     AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm, SamplingTerm,
 };
@@ -44,6 +45,7 @@ pub struct StepModel {
     params: MultipliedParams,
     priced: Priced,
     pub(super) spread: Spread,
+    pub(super) pipeline: Pipeline,
 }
 
 /// The terms that pricing runs over: equal operators of different layer kinds merged.
@@ -90,11 +92,10 @@ impl StepModel {
     pub fn compile(deployment: &Deployment) -> Result<Self, CompileError> {
         deployment.check()?;
         let reaches = deployment.reaches()?;
-        let link = deployment.system().group_link(deployment.tensor_parallel())?.bandwidth;
         let sharded = deployment.sharded();
         let terms = match (&deployment.model().body, &sharded) {
             (ModelBody::Totals(totals), _) => compile::totals_terms(deployment, totals),
-            (_, Some(sharded)) => compile::architecture_terms(deployment, sharded, &reaches, link),
+            (_, Some(sharded)) => compile::architecture_terms(deployment, sharded, &reaches)?,
             (_, None) => Terms::default(),
         };
         let weights = compile::weight_bytes(deployment, sharded.as_ref());
@@ -107,6 +108,7 @@ impl StepModel {
             params: MultipliedParams::of(deployment.model()),
             priced,
             spread: Spread::new(deployment),
+            pipeline: Pipeline::new(deployment),
         })
     }
 
@@ -141,6 +143,20 @@ impl StepModel {
     /// The sum over operators, each by its law ([`engine`](crate::engine)), plus communication and the time of the host. Under the ideal
     /// engine an operator costs `max(flops / peak, bytes / bandwidth)`. A step without tokens costs nothing.
     pub fn cost(&self, load: &StepLoad) -> StepCost {
+        let micro_batches = self.pipeline.decode_micro_batches(load.sequences());
+        if micro_batches > 1.0 {
+            return self.cost_at_once(&load.scaled(1.0 / micro_batches)) * self.pipeline.stage_loss(micro_batches);
+        }
+        self.cost_at_once(load)
+    }
+
+    /// Share of the time of `steps` prompt steps that a pipeline takes for them.
+    pub(crate) fn prompt_pipeline_share(&self, steps: u64) -> f64 {
+        self.pipeline.prompt_share(steps as f64)
+    }
+
+    /// The cost of tokens that pass through the layers together.
+    fn cost_at_once(&self, load: &StepLoad) -> StepCost {
         let mut cost = self.cost_without_decode_attention(load);
         if load.decode().tokens > 0.0 {
             let terms = self.priced.decode_attention.iter();
@@ -171,8 +187,8 @@ impl StepModel {
         if let Some(term) = &self.terms.sampling {
             cost.add(OperatorClass::Elementwise, term.times(load));
         }
-        if let Some(term) = &self.terms.collective {
-            cost.add_time(OperatorClass::Collective, term.all_reduce_time(load) + term.gather_time(load));
+        if let Some(term) = &self.terms.communication {
+            cost.add_time(OperatorClass::Collective, term.time(load));
         }
         cost.add_time(OperatorClass::Overhead, self.terms.host.time(load));
         cost

@@ -30,7 +30,8 @@ impl StepModel {
         if steps == 0 || sequences == 0 {
             return StepCost::default();
         }
-        let batch = sequences as f64;
+        let micro_batches = self.pipeline.decode_micro_batches(sequences as f64);
+        let batch = sequences as f64 / micro_batches;
         let mut load = self.load();
         load.add_decode(cached, 1, batch);
         let mut cost = self.cost_without_decode_attention(&load) * steps as f64;
@@ -46,7 +47,7 @@ impl StepModel {
             position = position.saturating_add(straight);
             left -= straight;
         }
-        cost
+        cost * self.pipeline.stage_loss(micro_batches)
     }
 
     /// The cost of the single decode step in which each of `sequences` equal sequences has `cached` cached tokens.

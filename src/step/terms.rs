@@ -2,6 +2,7 @@
 
 use super::cost::OperatorTimes;
 use super::load::{PhaseLoad, StepLoad};
+use crate::collective::{AllReduce, AlphaBeta};
 use crate::operator::OperatorClass;
 use crate::roofline::{Work, smooth_max};
 use crate::units::{Bytes, Flops, Seconds};
@@ -30,6 +31,8 @@ impl Rows {
 pub(super) struct LinearTerm {
     pub(super) count: f64,
     pub(super) rows: Rows,
+    /// Share of the rows that this device sees.
+    pub(super) share_of_rows: f64,
     pub(super) flops_per_row: f64,
     pub(super) weight_bytes: f64,
     pub(super) bytes_per_row: f64,
@@ -60,7 +63,7 @@ pub(super) struct MatrixKernel {
 impl LinearTerm {
     #[inline]
     pub(super) fn times(&self, load: &StepLoad) -> OperatorTimes {
-        let rows = self.rows.of(load);
+        let rows = self.rows.of(load) * self.share_of_rows;
         if rows == 0.0 {
             return OperatorTimes::default();
         }
@@ -251,27 +254,59 @@ impl SamplingTerm {
     }
 }
 
-/// All-reduces of the residual stream, and the gathering of logits.
+/// Communication of a step: all-reduces of the residual stream, gathering of logits, exchange with experts, hops between stages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct CollectiveTerm {
+pub(super) struct CommunicationTerm {
     pub(super) all_reduces: f64,
-    pub(super) bytes_per_token: f64,
+    pub(super) all_reduce_bytes_per_token: f64,
+    pub(super) all_reduce: AllReduce,
     pub(super) logit_bytes_per_row: f64,
-    pub(super) group: crate::collective::Group,
+    pub(super) gather: AlphaBeta,
+    pub(super) exchanges: f64,
+    pub(super) exchange_bytes_per_token: f64,
+    pub(super) exchange: AlphaBeta,
+    pub(super) hops: f64,
+    pub(super) hop_bytes_per_token: f64,
+    pub(super) hop: AlphaBeta,
 }
 
-impl CollectiveTerm {
+impl CommunicationTerm {
+    #[inline]
+    pub(super) fn time(&self, load: &StepLoad) -> Seconds {
+        let mut time = Seconds::ZERO;
+        if self.all_reduces > 0.0 {
+            time += self.all_reduce_time(load) + self.gather_time(load);
+        }
+        if self.exchanges > 0.0 {
+            time += self.exchange_time(load);
+        }
+        if self.hops > 0.0 {
+            time += self.hop_time(load);
+        }
+        time
+    }
+
     #[inline]
     pub(super) fn all_reduce_time(&self, load: &StepLoad) -> Seconds {
-        self.group.all_reduce(Bytes::from_bytes(load.tokens() * self.bytes_per_token)) * self.all_reduces
+        self.all_reduce.time(Bytes::from_bytes(load.tokens() * self.all_reduce_bytes_per_token)) * self.all_reduces
     }
 
     #[inline]
     pub(super) fn gather_time(&self, load: &StepLoad) -> Seconds {
-        if load.emitting() == 0.0 {
+        if load.emitting() == 0.0 || self.logit_bytes_per_row == 0.0 {
             return Seconds::ZERO;
         }
-        self.group.all_gather(Bytes::from_bytes(load.emitting() * self.logit_bytes_per_row))
+        self.gather.time(Bytes::from_bytes(load.emitting() * self.logit_bytes_per_row))
+    }
+
+    #[inline]
+    pub(super) fn exchange_time(&self, load: &StepLoad) -> Seconds {
+        self.exchange.time(Bytes::from_bytes(load.tokens() * self.exchange_bytes_per_token)) * self.exchanges
+    }
+
+    #[inline]
+    pub(super) fn hop_time(&self, load: &StepLoad) -> Seconds {
+        self.hop.time(Bytes::from_bytes(load.tokens() * self.hop_bytes_per_token)) * self.hops
     }
 }
 

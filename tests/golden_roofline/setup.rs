@@ -109,7 +109,7 @@ pub fn gemm_flops(deployment: &Deployment, tokens: u64) -> Flops {
 
 /// The all-reduces of `layers` layers, two each, over more devices than any bound depends on.
 pub fn all_reduces(layers: u64, tokens: f64, hidden: u64, bytes: f64, bandwidth: BytesPerSecond) -> Seconds {
-    let group = Group { size: 1 << 40, bandwidth, latency: Seconds::ZERO };
+    let group = Group::textbook(1 << 40, bandwidth, Seconds::ZERO);
     group.all_reduce(Bytes::from_bytes(tokens * hidden as f64 * bytes)) * (2 * layers) as f64
 }
 

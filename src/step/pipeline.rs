@@ -1,0 +1,56 @@
+//! Layers over devices one after another: how much of a step runs at the same time in different stages.
+
+use crate::deployment::Deployment;
+use crate::engine::Keys;
+
+/// The pipeline of a deployment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pipeline {
+    stages: f64,
+    /// Micro-batches of a prompt that are under way at once.
+    in_flight: f64,
+    splits_decode_batches: bool,
+    imbalance: f64,
+    prompt_loss: f64,
+}
+
+impl Pipeline {
+    pub(super) fn new(deployment: &Deployment) -> Self {
+        let (law, scheduling) = (&deployment.engine().pipeline, &deployment.engine().scheduling);
+        let stages = f64::from(deployment.pipeline_parallel());
+        let number = |parameter: &Option<crate::engine::Parameter<crate::engine::Number>>| {
+            parameter.as_ref().map_or(0.0, |parameter| parameter.at(&Keys::default()).value)
+        };
+        Self {
+            stages,
+            in_flight: scheduling.micro_batches_in_flight.as_ref().map_or(1.0, |count| count.value as f64).min(stages),
+            splits_decode_batches: scheduling.splits_decode_batches.as_ref().is_some_and(|splits| splits.value),
+            imbalance: number(&law.imbalance),
+            prompt_loss: number(&law.prompt_loss),
+        }
+    }
+
+    /// Micro-batches that the sequences of a decode step are split into.
+    ///
+    /// With as many as stages, every stage always works on one of them; each still passes all stages, so that a step takes as long as one of them
+    /// does alone.
+    #[inline]
+    pub(super) fn decode_micro_batches(&self, sequences: f64) -> f64 {
+        if self.splits_decode_batches { sequences.clamp(1.0, self.stages) } else { 1.0 }
+    }
+
+    /// Time with unequal stages over that with equal ones, when all of them work.
+    #[inline]
+    pub(super) fn stage_loss(&self, micro_batches: f64) -> f64 {
+        if micro_batches > 1.0 { 1.0 + self.imbalance * (self.stages - 1.0) } else { 1.0 }
+    }
+
+    /// Share of the time that `steps` micro-batches of prompts take when they follow one another through the stages.
+    ///
+    /// # Formula
+    /// `(u + q - 1) / (u q) * (1 + loss (1 - 1/u))` for `u` steps and `q` of them in flight: 1 for one step, near `1/q` for many.
+    pub(super) fn prompt_share(&self, steps: f64) -> f64 {
+        let (u, q) = (steps.max(1.0), self.in_flight);
+        (u + q - 1.0) / (u * q) * if q > 1.0 { 1.0 + self.prompt_loss * (1.0 - 1.0 / u) } else { 1.0 }
+    }
+}
