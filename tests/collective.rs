@@ -1,5 +1,8 @@
 //! What holds for every group: limits, monotony, nodes, host staging, refused numbers.
 
+mod common;
+
+use common::cases;
 use llm_roofline::collective::{
     Algorithm, AlphaBeta, CollectiveError, CollectiveLaw, Group, HostStaging, InSwitchReduction, Network, Ring,
 };
@@ -89,6 +92,8 @@ prop_compose! {
 }
 
 proptest! {
+    #![proptest_config(cases(256, "tests/collective.proptest-regressions"))]
+
     #[test]
     fn more_bytes_are_never_faster_and_more_bandwidth_is_never_slower(
         group in any_group(), megabytes in 0.0..100.0, more in 1.0..10.0,
