@@ -212,6 +212,12 @@ fn groups_follow_the_links_of_a_system() {
     let apart = |distance| system.pair_link(distance).unwrap().kind;
     assert_eq!((apart(1), apart(7), apart(8)), (LinkKind::Nvlink, LinkKind::Nvlink, LinkKind::Network));
     assert!(system.pair_link(16).is_err() && system.pair_link(0).is_err());
+    let hop = |distance| {
+        let link = system.pair_link(distance).unwrap();
+        Group::pair(&link, CollectiveLaw::textbook(us(5.0)), Ring::textbook(us(10.0))).point_to_point(message)
+    };
+    assert!(close(hop(1), us(5.0) + message / node.bandwidth));
+    assert!(close(hop(8), us(10.0) + message / network.bandwidth));
 }
 
 #[test]
