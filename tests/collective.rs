@@ -1,5 +1,8 @@
 //! What holds for every group: limits, monotony, nodes, host staging, refused numbers.
 
+mod common;
+
+use common::cases;
 use llm_roofline::collective::{
     Algorithm, AlphaBeta, CollectiveError, CollectiveLaw, Group, HostStaging, InSwitchReduction, Network, Ring,
 };
@@ -89,6 +92,8 @@ prop_compose! {
 }
 
 proptest! {
+    #![proptest_config(cases(256, "tests/collective.proptest-regressions"))]
+
     #[test]
     fn more_bytes_are_never_faster_and_more_bandwidth_is_never_slower(
         group in any_group(), megabytes in 0.0..100.0, more in 1.0..10.0,
@@ -207,6 +212,12 @@ fn groups_follow_the_links_of_a_system() {
     let apart = |distance| system.pair_link(distance).unwrap().kind;
     assert_eq!((apart(1), apart(7), apart(8)), (LinkKind::Nvlink, LinkKind::Nvlink, LinkKind::Network));
     assert!(system.pair_link(16).is_err() && system.pair_link(0).is_err());
+    let hop = |distance| {
+        let link = system.pair_link(distance).unwrap();
+        Group::pair(&link, CollectiveLaw::textbook(us(5.0)), Ring::textbook(us(10.0))).point_to_point(message)
+    };
+    assert!(close(hop(1), us(5.0) + message / node.bandwidth));
+    assert!(close(hop(8), us(10.0) + message / network.bandwidth));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::units::{Bytes, BytesPerSecond, Seconds};
 ///     combine_element: element(2.0), // bf16
 /// };
 /// let infiniband = BytesPerSecond::from_gb_per_second(50.0);
-/// assert_eq!((exchange.bytes() / infiniband).to_string(), "124 us");
+/// assert_eq!((exchange.bytes() / infiniband).to_string(), "123.9 us");
 /// // Two micro-batches in turn, one communicating while the other computes, over 61 layers:
 /// assert_eq!((exchange.layer_time(infiniband, 2) * 61.0).to_string(), "15.1 ms");
 /// ```

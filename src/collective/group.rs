@@ -3,7 +3,7 @@
 use super::error::{self, CollectiveError};
 use super::law::{Algorithm, CollectiveLaw, Ring};
 use super::{AllReduce, AlphaBeta, Collective};
-use crate::hardware::GroupLinks;
+use crate::hardware::{GroupLinks, Link, LinkKind};
 use crate::units::{Bytes, BytesPerSecond, Seconds};
 
 /// A group of devices that exchange data over equal links, within a node or over several.
@@ -58,6 +58,14 @@ impl Group {
             host_staging: None,
             network: across.map(|bandwidth| Network { nodes: u64::from(links.nodes), bandwidth, ring: network }),
         }
+    }
+
+    /// Two devices at the ends of this link, such as one device in each of two pipeline stages
+    /// ([`System::pair_link`](crate::hardware::System::pair_link)).
+    pub fn pair(link: &Link, law: CollectiveLaw, network: Ring) -> Self {
+        let Link { bandwidth, kind, .. } = *link;
+        let network = (kind == LinkKind::Network).then_some(Network { nodes: 2, bandwidth, ring: network });
+        Self { size: 2, bandwidth, law, host_staging: None, network }
     }
 
     /// With transfers staged through host memory.
