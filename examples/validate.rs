@@ -35,9 +35,8 @@ fn main() -> std::process::ExitCode {
 fn run() -> Result<String, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let path = &arguments.measurements;
-    let file = File::open(path).map_err(|error| format!("{path}: {error}"))?;
     let catalog = Catalog::embedded();
-    let rows = read_measurements(file, path)?;
+    let rows = read_measurements(File::open(path).map_err(|error| format!("{path}: {error}"))?, path)?;
     let mut predictor = Predictor::new(catalog);
     let predictions: Vec<_> = rows.iter().map(|row| predictor.predict(row)).collect();
     if let Some(out) = &arguments.out {
@@ -57,7 +56,8 @@ fn run() -> Result<String, Box<dyn Error>> {
         return Ok(accuracy_report(catalog, &scored));
     }
     let key = |row: &Measurement| arguments.by.iter().map(|column| row.column(column)).collect::<Option<Vec<_>>>();
-    Ok(ScoreTable::by(arguments.by.join(" / "), &scored, |row| Some(key(row)?.join(" / "))).to_string())
+    let table = ScoreTable::by(arguments.by.join(" / "), &scored, |row| Some(key(row)?.join(" / ")));
+    if table.lines.is_empty() { Err("--by: no such column, or no rows".into()) } else { Ok(table.to_string()) }
 }
 
 fn matches(row: &Measurement, conditions: &[String]) -> Result<bool, Box<dyn Error>> {

@@ -194,6 +194,12 @@ fn scored() -> Vec<(Measurement, Scored)> {
     .collect()
 }
 
+fn with(row: &Scored, value: f64, predicted: f64) -> Scored {
+    let mut row = row.clone();
+    (row.value, row.predicted, row.interval) = (value, Some(predicted), None);
+    row
+}
+
 #[test]
 fn scores_can_be_checked_by_hand() {
     // APE 0.1 and 0.3 with weight 1/2 each, 0.2 with weight 1; speed ratios 10/9, 20/26, 120/100.
@@ -222,7 +228,7 @@ fn rank_correlation_is_that_of_spearman() {
     // Ranks 1 2 3 4 5 against 2 1 4 3 5: 1 - 6 * 4 / (5 * 24) = 0.8.
     let values = [(1.0, 2.0), (2.0, 1.0), (3.0, 4.0), (4.0, 3.0), (5.0, 5.0)];
     let row = scored().remove(0).1;
-    let rows = values.map(|(value, predicted)| Scored { value, predicted: Some(predicted), ..row.clone() });
+    let rows = values.map(|(value, predicted)| with(&row, value, predicted));
     assert!((Score::of(&rows).errors.unwrap().spearman.unwrap() - 0.8).abs() < 1e-12);
 }
 
@@ -271,8 +277,10 @@ proptest! {
     ) {
         let template = scored().remove(0).1;
         let score = |factor: f64| {
-            let row = |&(value, predicted, group): &(f64, f64, usize)| Scored {
-                value: value * factor, predicted: Some(predicted * factor), interval: None, group: group.to_string(), ..template.clone()
+            let row = |(value, predicted, group): &(f64, f64, usize)| {
+                let mut row = with(&template, value * factor, predicted * factor);
+                row.group = group.to_string();
+                row
             };
             Score::of(&values.iter().map(row).collect::<Vec<_>>()).errors.unwrap()
         };

@@ -51,7 +51,7 @@ pub struct EngineChoice {
 ///
 /// let choice = engine_for(Catalog::embedded(), "vLLM", Some("0.6.3"), None, None)?;
 /// assert_eq!(choice.wanted, "vllm-2024");
-/// assert!(choice.note.starts_with("version 0.6.3: profile vllm-2024"));
+/// assert!(choice.note.starts_with("version 0.6.3: profile "));
 /// # Ok::<(), llm_roofline::catalog::CatalogError>(())
 /// ```
 pub fn engine_for(

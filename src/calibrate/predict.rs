@@ -151,6 +151,29 @@ impl Predictor {
     }
 }
 
+/// The value of a row's metric, in the row's unit, if it was measured on this model: for deployments that differ from what
+/// [`Predictor::deployment`] makes of the row.
+///
+/// # Errors
+/// [`Refusal`] if the row's mode or metric is not covered, or a necessary length is missing.
+///
+/// ```
+/// use llm_roofline::calibrate::{Predictor, price, read_measurements};
+/// use llm_roofline::prelude::*;
+///
+/// let file = "id,engine,device,device_count,tp,model,weight_format,mode,output_tokens,metric,value\n\
+///             a,ideal,h100-sxm-80gb,1,1,llama-3.1-8b,bf16,single_stream,100,tpot_ms,6\n";
+/// let rows = read_measurements(file.as_bytes(), "house.csv")?;
+/// let mut predictor = Predictor::new(Catalog::embedded());
+/// let (deployment, _) = predictor.deployment(&rows[0])?;
+/// let in_fp8 = StepModel::compile(&deployment.with_weights("fp8".parse()?))?;
+/// assert!(price(&rows[0], &in_fp8)? < predictor.predict(&rows[0])?.predicted);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn price(row: &Measurement, model: &StepModel) -> Result<f64, Refusal> {
+    Ok(Plan::of(row)?.price(row, model))
+}
+
 /// The interval in which the measured value is expected around a predicted one.
 pub fn interval(row: &Measurement, predicted: f64) -> (f64, f64) {
     match row.metric.as_str() {
