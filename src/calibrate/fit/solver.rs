@@ -67,6 +67,12 @@ impl Prior {
 
 /// A law to fit: residuals as functions of the parameters.
 pub trait Problem: Sync {
+    /// What all residuals need of the parameters, computed once per set of parameters.
+    type State: Send + Sync;
+
+    /// Prepares the residuals at these parameters.
+    fn state(&self, theta: &[f64]) -> Self::State;
+
     /// What is known of each parameter beforehand; their order is the order of `theta`.
     fn priors(&self) -> &[Prior];
 
@@ -74,7 +80,7 @@ pub trait Problem: Sync {
     fn residual_count(&self) -> usize;
 
     /// One residual, in standard deviations of its measurement.
-    fn residual(&self, index: usize, theta: &[f64]) -> f64;
+    fn residual(&self, index: usize, state: &Self::State) -> f64;
 
     /// Weight of a residual: how many measurements it stands for.
     fn weight(&self, _index: usize) -> f64 {
@@ -182,15 +188,19 @@ pub enum SolveError {
 /// struct Kernel([Prior; 2]);
 ///
 /// impl Problem for Kernel {
+///     type State = [f64; 2];
+///     fn state(&self, theta: &[f64]) -> Self::State {
+///         [theta[0].exp(), theta[1].exp()]
+///     }
 ///     fn priors(&self) -> &[Prior] {
 ///         &self.0
 ///     }
 ///     fn residual_count(&self) -> usize {
 ///         3
 ///     }
-///     fn residual(&self, index: usize, theta: &[f64]) -> f64 {
+///     fn residual(&self, index: usize, [cost, efficiency]: &Self::State) -> f64 {
 ///         let (ideal, measured) = [(10.0, 17.5), (100.0, 130.0), (1000.0, 1255.0)][index];
-///         let predicted = theta[0].exp() + ideal / theta[1].exp();
+///         let predicted = cost + ideal / efficiency;
 ///         f64::ln(predicted / measured) / 0.05
 ///     }
 /// }
@@ -201,7 +211,7 @@ pub enum SolveError {
 /// assert_eq!(format!("{cost:.2} us, {efficiency:.2} +- {:.0} %", found.sd[1] * 100.0), "4.98 us, 0.80 +- 4 %");
 /// # Ok::<(), llm_roofline::calibrate::fit::solver::SolveError>(())
 /// ```
-pub fn solve(problem: &dyn Problem, options: &Options) -> Result<Solution, SolveError> {
+pub fn solve<P: Problem>(problem: &P, options: &Options) -> Result<Solution, SolveError> {
     let means: Vec<f64> = problem.priors().iter().map(|prior| prior.mean).collect();
     solve_from(problem, &means, options)
 }
@@ -210,7 +220,7 @@ pub fn solve(problem: &dyn Problem, options: &Options) -> Result<Solution, Solve
 ///
 /// # Errors
 /// See [`SolveError`].
-pub fn solve_from(problem: &dyn Problem, start: &[f64], options: &Options) -> Result<Solution, SolveError> {
+pub fn solve_from<P: Problem>(problem: &P, start: &[f64], options: &Options) -> Result<Solution, SolveError> {
     let search = Search::new(problem, *options)?;
     let priors = problem.priors();
     let finite = start.iter().filter(|value| value.is_finite()).count();
@@ -246,7 +256,7 @@ struct Point {
     objective: f64,
 }
 
-/// Derivatives of one residual: parameter and slope.
+/// Derivatives of one residual by the parameters, or of the residuals by one parameter: index and slope.
 type Slopes = Vec<(usize, f64)>;
 
 /// Half the Hessian and half the gradient of the objective.
@@ -255,15 +265,15 @@ struct Normal {
     gradient: DVector<f64>,
 }
 
-struct Search<'a> {
-    problem: &'a dyn Problem,
+struct Search<'a, P> {
+    problem: &'a P,
     priors: &'a [Prior],
     weights: Vec<f64>,
     options: Options,
 }
 
-impl<'a> Search<'a> {
-    fn new(problem: &'a dyn Problem, options: Options) -> Result<Self, SolveError> {
+impl<'a, P: Problem> Search<'a, P> {
+    fn new(problem: &'a P, options: Options) -> Result<Self, SolveError> {
         let priors = problem.priors();
         priors.iter().try_for_each(Prior::check)?;
         let weights: Vec<f64> = (0..problem.residual_count()).map(|index| problem.weight(index)).collect();
@@ -279,7 +289,11 @@ impl<'a> Search<'a> {
 
     /// Computes `job` for every residual; each thread takes one run of neighbours.
     fn each<T: Send>(&self, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
-        let count = self.weights.len();
+        self.each_of(self.weights.len(), job)
+    }
+
+    /// Computes `job` for `count` indices.
+    fn each_of<T: Send>(&self, count: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
         let run = count.div_ceil(self.options.threads.get()).max(1);
         let job = &job;
         std::thread::scope(|scope| {
@@ -296,7 +310,8 @@ impl<'a> Search<'a> {
     }
 
     fn point(&self, theta: Vec<f64>) -> Result<Point, SolveError> {
-        let residuals = self.each(|index| self.problem.residual(index, &theta));
+        let state = self.problem.state(&theta);
+        let residuals = self.each(|index| self.problem.residual(index, &state));
         let data: f64 = residuals.iter().zip(&self.weights).map(|(&r, w)| w * 2.0 * (r.hypot(1.0) - 1.0)).sum();
         let prior: f64 = theta.iter().zip(self.priors).map(|(value, p)| ((value - p.mean) / p.sd).powi(2)).sum();
         match residuals.iter().zip(0..).find(|(r, _)| !r.is_finite()) {
@@ -307,26 +322,32 @@ impl<'a> Search<'a> {
 
     /// Forward differences, backward ones where a bound is in the way.
     fn slopes(&self, point: &Point) -> Result<Vec<Slopes>, SolveError> {
-        let rows = self.each(|index| {
-            let mut theta = point.theta.clone();
-            let mut slopes = Slopes::new();
-            for (parameter, (&value, prior)) in point.theta.iter().zip(self.priors).enumerate() {
-                if !prior.is_free() || !self.problem.depends(index, parameter) {
-                    continue;
-                }
-                let step = self.options.difference * value.abs().max(1.0);
-                let beside = if value + step <= prior.hi { value + step } else { value - step };
-                theta[parameter] = beside;
-                let slope = (self.problem.residual(index, &theta) - point.residuals[index]) / (beside - value);
-                theta[parameter] = value;
-                if !slope.is_finite() {
-                    return Err(SolveError::Residual { index, value: slope });
-                }
-                slopes.push((parameter, slope));
+        let columns = self.each_of(self.priors.len(), |parameter| self.column(point, parameter));
+        let mut rows = vec![Slopes::new(); self.weights.len()];
+        for (parameter, column) in columns.into_iter().enumerate() {
+            for (index, slope) in column? {
+                rows[index].push((parameter, slope));
             }
-            Ok(slopes)
+        }
+        Ok(rows)
+    }
+
+    /// Derivatives of the residuals by one parameter.
+    fn column(&self, point: &Point, parameter: usize) -> Result<Slopes, SolveError> {
+        let (value, prior) = (point.theta[parameter], &self.priors[parameter]);
+        if !prior.is_free() {
+            return Ok(Slopes::new());
+        }
+        let step = self.options.difference * value.abs().max(1.0);
+        let mut theta = point.theta.clone();
+        theta[parameter] = if value + step <= prior.hi { value + step } else { value - step };
+        let (beside, state) = (theta[parameter], self.problem.state(&theta));
+        let indices = (0..self.weights.len()).filter(|&index| self.problem.depends(index, parameter));
+        let slopes = indices.map(|index| {
+            let slope = (self.problem.residual(index, &state) - point.residuals[index]) / (beside - value);
+            if slope.is_finite() { Ok((index, slope)) } else { Err(SolveError::Residual { index, value: slope }) }
         });
-        rows.into_iter().collect()
+        slopes.collect()
     }
 
     /// Normal equations with each residual weighted by `curvature` of the loss.
