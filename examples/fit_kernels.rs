@@ -1,5 +1,5 @@
 //! What do the kernels of real engines cost? Fits the laws of single operators to a folder of measurements.
-// ci: skip (needs the tables)
+// ci: args --help
 
 use clap::Parser;
 use llm_roofline::calibrate::fit::kernels::{Fitted, fit_folder};

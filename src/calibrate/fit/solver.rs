@@ -101,7 +101,7 @@ pub struct Options {
     pub threads: NonZeroUsize,
     /// Iterations after which the search gives up.
     pub max_iterations: usize,
-    /// The search ends when an iteration improves the objective by less than this share.
+    /// The search ends when an iteration without strong damping improves the objective by less than this share.
     pub tolerance: f64,
     /// Step of the forward differences, as a share of a parameter or of 1, whichever is larger.
     pub difference: f64,
@@ -240,7 +240,8 @@ pub fn solve_from<P: Problem>(problem: &P, start: &[f64], options: &Options) -> 
             Some(better) => point = better,
             None => converged = true,
         }
-        converged |= before - point.objective <= options.tolerance * (1.0 + point.objective);
+        // A heavily damped step improves little wherever it is taken.
+        converged |= damping <= 1.0 && before - point.objective <= options.tolerance * (1.0 + point.objective);
     }
     let slopes = search.slopes(&point)?;
     let sd = search.posterior(&point, &slopes)?;

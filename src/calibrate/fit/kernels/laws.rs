@@ -28,7 +28,7 @@ pub trait Law<const N: usize>: Sync {
 /// assert_eq!(smooth_max(4.0, 4.0, 0.25), 6.0);
 /// ```
 pub fn smooth_max(a: f64, b: f64, shared: f64) -> f64 {
-    (a + b + ((a - b).powi(2) + 4.0 * shared * a * b).sqrt()) / 2.0
+    (a + b + ((a - b).powi(2) + 4.0 * shared * (a * b)).sqrt()) / 2.0
 }
 
 fn efficiency(name: &str, typical: f64) -> Prior {
