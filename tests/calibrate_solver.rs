@@ -24,13 +24,17 @@ impl Kernels {
 }
 
 impl Problem for Kernels {
+    type State = Vec<f64>;
+    fn state(&self, theta: &[f64]) -> Self::State {
+        theta.to_vec()
+    }
     fn priors(&self) -> &[Prior] {
         &self.priors
     }
     fn residual_count(&self) -> usize {
         self.rows.len()
     }
-    fn residual(&self, index: usize, theta: &[f64]) -> f64 {
+    fn residual(&self, index: usize, theta: &Vec<f64>) -> f64 {
         let (x, measured) = self.rows[index];
         ((theta[0].exp() + x / theta[1].exp()) / measured).ln() / self.sigma
     }
@@ -43,13 +47,17 @@ struct Groups {
 }
 
 impl Problem for Groups {
+    type State = Vec<f64>;
+    fn state(&self, theta: &[f64]) -> Self::State {
+        theta.to_vec()
+    }
     fn priors(&self) -> &[Prior] {
         &self.priors
     }
     fn residual_count(&self) -> usize {
         self.priors.len() * self.per_group
     }
-    fn residual(&self, index: usize, theta: &[f64]) -> f64 {
+    fn residual(&self, index: usize, theta: &Vec<f64>) -> f64 {
         let parameter = index / self.per_group;
         assert!(theta.iter().enumerate().all(|(k, value)| k == parameter || value.is_finite()));
         theta[parameter] - (index as f64).sin()
@@ -73,13 +81,17 @@ fn without_data_the_prior_is_the_answer() {
 fn small_residuals_give_the_conjugate_posterior() {
     struct Mean([Prior; 1], [f64; 3]);
     impl Problem for Mean {
+    type State = Vec<f64>;
+    fn state(&self, theta: &[f64]) -> Self::State {
+        theta.to_vec()
+    }
         fn priors(&self) -> &[Prior] {
             &self.0
         }
         fn residual_count(&self) -> usize {
             3
         }
-        fn residual(&self, index: usize, theta: &[f64]) -> f64 {
+        fn residual(&self, index: usize, theta: &Vec<f64>) -> f64 {
             (theta[0] - self.1[index]) / 0.5
         }
         fn weight(&self, index: usize) -> f64 {

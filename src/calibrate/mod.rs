@@ -28,6 +28,6 @@ mod score;
 
 pub use engine_choice::{EngineChoice, EngineQuery, engine_for};
 pub use measurement::{Measurement, MeasurementError, Tag, read_measurements};
-pub use predict::{Prediction, Predictor, Refusal, interval, price};
+pub use predict::{Prediction, Predictor, Refusal, price};
 pub use report::{Phase, accuracy_report, format_family};
 pub use score::{ErrorStatistics, OomRecall, Score, ScoreTable, Scored};

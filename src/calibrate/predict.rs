@@ -10,7 +10,7 @@ use crate::hardware::{System, SystemError};
 use crate::model::Model;
 use crate::profile::{Sourced, nearest};
 use crate::request::Request;
-use crate::step::{CompileError, StepModel};
+use crate::step::{CompileError, Interval, StepModel};
 use crate::units::{Bytes, Seconds};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -136,8 +136,7 @@ impl Predictor {
                 result?
             }
         };
-        let predicted = plan.price(row, &compiled.model);
-        let (low, high) = interval(row, predicted);
+        let Estimate { low, expected: predicted, high } = plan.price(row, &compiled.model);
         let assumptions = compiled.assumptions.iter().cloned().chain(plan.assumption.map(Into::into)).collect();
         Ok(Prediction { predicted, low, high, assumptions })
     }
@@ -171,14 +170,30 @@ impl Predictor {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn price(row: &Measurement, model: &StepModel) -> Result<f64, Refusal> {
-    Ok(Plan::of(row)?.price(row, model))
+    Ok(Plan::of(row)?.price(row, model).expected)
 }
 
-/// The interval in which the measured value is expected around a predicted one.
-pub fn interval(row: &Measurement, predicted: f64) -> (f64, f64) {
-    match row.metric.as_str() {
-        "oom" => (predicted, predicted),
-        _ => (predicted * 0.7, predicted * 1.4),
+/// A predicted value with the interval in which nine of ten measurements are expected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Estimate {
+    low: f64,
+    expected: f64,
+    high: f64,
+}
+
+impl Estimate {
+    const fn certain(value: f64) -> Self {
+        Self { low: value, expected: value, high: value }
+    }
+
+    fn millis(time: Interval) -> Self {
+        Self { low: time.low.as_millis(), expected: time.expected.as_millis(), high: time.high.as_millis() }
+    }
+
+    /// Tokens per second: the slowest time is the lowest rate.
+    fn rate(tokens: f64, time: Interval) -> Self {
+        let per_second = |time: Seconds| tokens / time.as_seconds();
+        Self { low: per_second(time.high), expected: per_second(time.expected), high: per_second(time.low) }
     }
 }
 
@@ -354,37 +369,36 @@ impl Plan {
     }
 
     /// The value of the row's metric in its unit: milliseconds, tokens per second, or 1 for what does not fit.
-    fn price(&self, row: &Measurement, model: &StepModel) -> f64 {
+    fn price(&self, row: &Measurement, model: &StepModel) -> Estimate {
         let batch = self.batch as f64;
-        let per_second = |tokens: f64, time: Seconds| tokens / time.as_seconds();
         match row.metric.as_str() {
-            "prefill_tps" => per_second(batch * self.prompt as f64, self.prefill(model)),
-            "ttft_ms" => self.prefill(model).as_millis(),
+            "prefill_tps" => Estimate::rate(batch * self.prompt as f64, self.prefill(model)),
+            "ttft_ms" => Estimate::millis(self.prefill(model)),
             // The first token comes out of the prefill.
             "tpot_ms" => {
                 let steps = self.output.saturating_sub(1).max(1);
-                (self.decode(model, steps) / steps as f64).as_millis()
+                Estimate::millis(self.decode(model, steps) / steps as f64)
             }
-            "decode_tps_per_stream" => per_second(self.output as f64, self.decode(model, self.output)),
-            "decode_tps_total" => per_second(batch * self.output as f64, self.decode(model, self.output)),
-            "output_tps_total" => per_second(batch * self.output as f64, self.whole(model)),
-            "total_tps" => per_second(batch * (self.prompt + self.output) as f64, self.whole(model)),
-            "oom" => f64::from(u8::from(self.needed(model) > capacity(row, model))),
-            _ => self.whole(model).as_millis(),
+            "decode_tps_per_stream" => Estimate::rate(self.output as f64, self.decode(model, self.output)),
+            "decode_tps_total" => Estimate::rate(batch * self.output as f64, self.decode(model, self.output)),
+            "output_tps_total" => Estimate::rate(batch * self.output as f64, self.whole(model)),
+            "total_tps" => Estimate::rate(batch * (self.prompt + self.output) as f64, self.whole(model)),
+            "oom" => Estimate::certain(f64::from(u8::from(self.needed(model) > capacity(row, model)))),
+            _ => Estimate::millis(self.whole(model)),
         }
     }
 
-    fn prefill(&self, model: &StepModel) -> Seconds {
+    fn prefill(&self, model: &StepModel) -> Interval {
         let request = Request::new(self.depth + self.prompt, 1).with_batch(self.batch);
-        model.prefill(&request.with_cached_prompt_tokens(self.depth)).total()
+        model.interval(&model.prefill(&request.with_cached_prompt_tokens(self.depth)))
     }
 
-    fn decode(&self, model: &StepModel, steps: u64) -> Seconds {
-        model.decode_run(self.batch, self.decode_from, steps).total()
+    fn decode(&self, model: &StepModel, steps: u64) -> Interval {
+        model.interval(&model.decode_run(self.batch, self.decode_from, steps))
     }
 
     /// Prefill, then one decode step for every token but the first.
-    fn whole(&self, model: &StepModel) -> Seconds {
+    fn whole(&self, model: &StepModel) -> Interval {
         self.prefill(model) + self.decode(model, self.output.saturating_sub(1))
     }
 

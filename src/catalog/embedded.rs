@@ -22,3 +22,18 @@ pub(super) const ENGINES: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/engi
 pub(super) fn engine_text(slug: &str) -> Option<&'static str> {
     ENGINES.iter().find(|engine| engine.slug == slug).map(|engine| engine.text)
 }
+
+/// Slugs and texts of an embedded engine profile and of those that it extends, nearest first.
+pub(super) fn engine_lineage(slug: &str) -> Vec<(&'static str, &'static str)> {
+    let mut lineage = Vec::new();
+    let mut next = Some(slug.to_string());
+    while let Some(engine) = next.and_then(|slug| ENGINES.iter().find(|engine| engine.slug == slug)) {
+        if lineage.len() > ENGINES.len() {
+            break;
+        }
+        lineage.push((engine.slug, engine.text));
+        let table: Option<toml::Table> = engine.text.parse().ok();
+        next = table.and_then(|table| Some(table.get("extends")?.as_str()?.to_string()));
+    }
+    lineage
+}

@@ -94,6 +94,11 @@ impl Catalog {
         self.engines.get(name)
     }
 
+    /// The texts of an embedded engine profile and of those that it extends, nearest first, with their slugs; empty for an unknown slug.
+    pub fn engine_lineage(slug: &str) -> Vec<(&'static str, &'static str)> {
+        embedded::engine_lineage(slug)
+    }
+
     /// All devices, sorted by slug. Their heads are known without parsing, so that filters are cheap:
     ///
     /// ```

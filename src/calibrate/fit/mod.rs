@@ -4,4 +4,5 @@
 //! - [`kernels`]: the laws of single operators, fitted to public kernel measurements.
 
 pub mod kernels;
+pub mod refit;
 pub mod solver;

@@ -233,6 +233,12 @@ struct Kernels<'a, const N: usize, L> {
 }
 
 impl<const N: usize, L: Law<N>> Problem for Kernels<'_, N, L> {
+    type State = [f64; N];
+
+    fn state(&self, theta: &[f64]) -> Self::State {
+        std::array::from_fn(|k| theta[k].exp())
+    }
+
     fn priors(&self) -> &[Prior] {
         &self.priors
     }
@@ -241,10 +247,9 @@ impl<const N: usize, L: Law<N>> Problem for Kernels<'_, N, L> {
         self.rows.len()
     }
 
-    fn residual(&self, index: usize, theta: &[f64]) -> f64 {
+    fn residual(&self, index: usize, constants: &Self::State) -> f64 {
         let row = &self.rows[index];
-        let constants: [f64; N] = std::array::from_fn(|k| theta[k].exp());
-        (row.law.time_us(&constants) / row.measured_us).ln() / SIGMA
+        (row.law.time_us(constants) / row.measured_us).ln() / SIGMA
     }
 }
 
