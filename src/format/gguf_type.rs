@@ -154,13 +154,13 @@ impl GgufType {
     /// The kernels that engines have for it: see [`WeightFormat::kernel_key`](super::WeightFormat::kernel_key).
     pub fn kernel_key(self) -> &'static str {
         match self.name() {
-            "f32" => "f32",
-            "f16" | "bf16" => "f16",
-            "q4_0" | "q4_1" | "q5_0" | "q5_1" => "q4",
-            "q8_0" | "q8_1" => "q8",
-            "mxfp4" => "mxfp4",
-            "iq4_nl" | "iq4_xs" => "k-quant",
-            name if name.starts_with("iq") => "iq",
+            "F32" => "f32",
+            "F16" | "BF16" => "f16",
+            "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" => "q4",
+            "Q8_0" | "Q8_1" => "q8",
+            "MXFP4" => "mxfp4",
+            "IQ4_NL" | "IQ4_XS" => "k-quant",
+            name if name.starts_with("IQ") => "iq",
             _ => "k-quant",
         }
     }
