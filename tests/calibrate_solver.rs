@@ -81,10 +81,10 @@ fn without_data_the_prior_is_the_answer() {
 fn small_residuals_give_the_conjugate_posterior() {
     struct Mean([Prior; 1], [f64; 3]);
     impl Problem for Mean {
-    type State = Vec<f64>;
-    fn state(&self, theta: &[f64]) -> Self::State {
-        theta.to_vec()
-    }
+        type State = Vec<f64>;
+        fn state(&self, theta: &[f64]) -> Self::State {
+            theta.to_vec()
+        }
         fn priors(&self) -> &[Prior] {
             &self.0
         }

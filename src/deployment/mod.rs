@@ -11,7 +11,7 @@ pub(crate) use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 use crate::engine::Engine;
 use crate::format::{KvFormat, NumberFormat, WeightFormat};
 use crate::hardware::{Link, System};
-use crate::model::{Model, ModelBody, Reaches};
+use crate::model::{Model, ModelBody, Reach, Reaches};
 use crate::profile::Provenance;
 use layout::Layout;
 use std::sync::Arc;
@@ -155,10 +155,17 @@ impl Deployment {
     pub(crate) fn reaches(&self) -> Result<Reaches, DeploymentError> {
         match &self.model.body {
             ModelBody::Architecture(architecture) => {
-                architecture.reaches().map_err(|found| DeploymentError::TooManyReaches { found, limit: Reaches::LIMIT })
+                let reaches = architecture.reaches_as(|reach| self.reach(reach));
+                reaches.map_err(|found| DeploymentError::TooManyReaches { found, limit: Reaches::LIMIT })
             }
             ModelBody::Totals(_) => Ok(Reaches::FULL),
         }
+    }
+
+    /// How far attention looks back under this engine: sliding windows may be ignored.
+    pub(crate) fn reach(&self, reach: Reach) -> Reach {
+        let windows = self.engine.scheduling.sliding_windows.as_ref().is_none_or(|windows| windows.value);
+        if windows || !matches!(reach, Reach::Window(_)) { reach } else { Reach::Full }
     }
 
     /// What the answer rests on besides measured facts and data sheets, in sentences.

@@ -45,8 +45,8 @@ law! {
     /// - arithmetic with matrix units: `2(M + padding_rows)KN / min(compute * P, sustained power)`, plus unpacking of quantized weights;
     /// - arithmetic with vector units, up to [`vector_rows`](super::Scheduling::vector_rows) rows: `vector_operations * M * K * N / fp32 peak`.
     GemmLaw {
-        /// Share of the arithmetic peak.
-        compute: Share,
+        /// Share of the rate of the [`MatrixUnit`](super::MatrixUnit)s; no product is faster than the format's or the unit's own peak.
+        compute: Number,
         /// Share of the memory bandwidth.
         memory: Share,
         /// Share of the shorter of arithmetic and memory time that does not overlap with the longer.
@@ -78,8 +78,8 @@ law! {
     /// # Formula
     /// `launch + smooth_max(D expert matrices / (memory BW), 6hI(Tk + padding_rows D) imbalance/(compute P); serialised) + Tk(2h+3I) 2 bytes/(activation_memory BW)`.
     ExpertLaw {
-        /// Share of the arithmetic peak.
-        compute: Share,
+        /// Share of the rate of the matrix units.
+        compute: Number,
         /// Share of the memory bandwidth in reading experts.
         memory: Share,
         /// Share of the shorter of arithmetic and memory time that does not overlap.
@@ -111,6 +111,8 @@ law! {
         memory: Share,
         /// Share of the shorter of the two times that does not overlap.
         serialised: Number,
+        /// Share of the masked pairs that are computed all the same: 1 for kernels that work on the whole rectangle of new tokens and keys.
+        masked_share: Number,
         /// Time of a launch.
         launch: Seconds,
         /// Share of the 16-bit peak in latent attention.

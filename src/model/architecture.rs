@@ -161,11 +161,17 @@ impl Architecture {
     /// # Errors
     /// The number found, if a step cannot keep that many sums apart (more than [`Reaches::LIMIT`]).
     pub fn reaches(&self) -> Result<Reaches, usize> {
+        self.reaches_as(|reach| reach)
+    }
+
+    /// The same for an engine that treats some reaches as others.
+    pub(crate) fn reaches_as(&self, treated: impl Fn(Reach) -> Reach) -> Result<Reaches, usize> {
         let mut distinct = vec![Reach::Full];
         for kind in &self.layer_kinds {
             for pass in kind.layer.attention_passes() {
-                if !distinct.contains(&pass.reach) {
-                    distinct.push(pass.reach);
+                let reach = treated(pass.reach);
+                if !distinct.contains(&reach) {
+                    distinct.push(reach);
                 }
             }
         }

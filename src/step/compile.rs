@@ -144,6 +144,15 @@ impl<'a> Compiler<'a> {
         // A fused product runs in the widest format of its parts: the slowest peak.
         let slowest = fused.iter().min_by(|a, b| a.peak.as_flops_per_second().total_cmp(&b.peak.as_flops_per_second()));
         let plain = first.bits_per_weight == 16.0;
+        let stored = self.deployment.weights();
+        // Formats that the device cannot multiply are expanded by weight-only kernels.
+        let expanded = first.format != stored.compute_format() && !stored.is_weight_only();
+        let key = match (plain, expanded) {
+            (true, _) => "f16",
+            (false, false) => stored.kernel_key(),
+            (false, true) if first.bits_per_weight < 6.0 => "int4",
+            (false, true) => "gptq-int8",
+        };
         Product {
             flops_per_row: 2.0 * weights,
             weights,
@@ -152,7 +161,7 @@ impl<'a> Compiler<'a> {
             outputs: fused.iter().map(ShardedLinear::outputs).sum(),
             input_bytes: first.input_bits / 8.0,
             peak: slowest.map_or(first.peak, |linear| linear.peak),
-            key: if plain { "f16" } else { self.deployment.weights().kernel_key() },
+            key,
         }
     }
 
@@ -195,7 +204,7 @@ impl<'a> Compiler<'a> {
         let written = pass.elements_written_per_token * cache_bytes;
         let moved = |io_elements: u64| written + io_elements as f64 * ACTIVATION_BYTES * head_share;
         let decode = Pass {
-            reach: self.reaches.position(pass.reach).unwrap_or(0),
+            reach: self.reaches.position(self.deployment.reach(pass.reach)).unwrap_or(0),
             flops_per_pair: pass.decode_flops_per_pair * head_share,
             flops_per_cached: 0.0,
             heads: pass.heads as f64 * head_share,

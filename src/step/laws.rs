@@ -97,7 +97,7 @@ impl<'a> Laws<'a> {
             bytes_per_row: product.inputs * product.input_bytes + product.outputs * ACTIVATION_BYTES,
             memory_rate: rate,
             matrix: MatrixKernel {
-                compute_per_row: product.flops_per_row / self.matrix_rate(product, self.share(&law.compute, format)),
+                compute_per_row: product.flops_per_row / self.matrix_rate(product, self.compute(&law.compute, format)),
                 padding_rows: self.number(&law.padding_rows, format),
                 ..self.quantized_work(product, quantized)
             },
@@ -124,7 +124,7 @@ impl<'a> Laws<'a> {
                 1.0 / (self.bandwidth * parameter.at(&self.keys(format, &self.generation())).value)
             }),
             matrix: MatrixKernel {
-                compute_per_row: expert.flops_per_row / self.matrix_rate(expert, self.share(&law.compute, format)),
+                compute_per_row: expert.flops_per_row / self.matrix_rate(expert, self.compute(&law.compute, format)),
                 padding_rows: self.number(&law.padding_rows, format),
                 ..self.quantized_work(expert, quantized)
             },
@@ -157,16 +157,20 @@ impl<'a> Laws<'a> {
         if in_flight > 0.0 { shared.min(in_flight) } else { shared }
     }
 
-    /// Arithmetic rate of matrix units: a share of the peak, and no more than the power limit sustains.
+    /// Arithmetic rate of matrix units: a share of their peak, no more than the power limit sustains, and never more than the hardware has.
     fn matrix_rate(&self, product: &Product, share: f64) -> f64 {
         let plain = product.key == "f16" || product.key == "f32";
         let units = if plain { &self.engine.arithmetic.plain } else { &self.engine.arithmetic.quantized };
-        let rate = share * unit_peak(self.device, units, product.peak).as_flops_per_second();
+        let (unit, limit) = match units.as_slice() {
+            [] => (product.peak, product.peak),
+            units => (unit_peak(self.device, units, product.peak), unit_limit(self.device, units, product.peak)),
+        };
+        let rate = (share * unit.as_flops_per_second()).min(limit.as_flops_per_second());
         let tflops_per_watt = self.number(&self.engine.gemm.sustained_tflops_per_watt, &[]);
         match self.device.tdp().filter(|_| tflops_per_watt > 0.0) {
             Some(tdp) => {
                 let sixteen_bit = self.device.matmul_peak(NumberFormat::Bf16, NumberFormat::Bf16).peak;
-                rate.min(tflops_per_watt * 1e12 * tdp.as_watts() * (product.peak / sixteen_bit))
+                rate.min(tflops_per_watt * 1e12 * tdp.as_watts() * (unit / sixteen_bit))
             }
             None => rate,
         }
@@ -211,6 +215,7 @@ impl<'a> Laws<'a> {
             compute_rate: 1.0 / (self.share(compute, &keys) * self.activation_peak),
             memory_rate: 1.0 / (self.share(memory, &keys) * self.bandwidth),
             serialised: self.number(&law.serialised, &keys),
+            masked_share: self.number(&law.masked_share, &keys),
             fixed: self.seconds(&law.launch, &keys),
             ..attention(pass)
         }
@@ -353,6 +358,10 @@ impl<'a> Laws<'a> {
         }
     }
 
+    fn compute(&self, parameter: &Option<Parameter<Number>>, format: &[&str]) -> f64 {
+        self.value(parameter, format, 1.0)
+    }
+
     fn share(&self, parameter: &Option<Parameter<Share>>, format: &[&str]) -> f64 {
         self.value(parameter, format, 1.0)
     }
@@ -390,6 +399,15 @@ fn unit_peak(device: &Device, units: &[MatrixUnit], native: FlopsPerSecond) -> F
     units.iter().filter_map(rate).reduce(FlopsPerSecond::max).unwrap_or(native)
 }
 
+/// The highest rate that those units can have: 8-bit integers at their full rate.
+fn unit_limit(device: &Device, units: &[MatrixUnit], native: FlopsPerSecond) -> FlopsPerSecond {
+    let unit = unit_peak(device, units, native);
+    match device.peak(NumberFormat::Int8).filter(|_| units.contains(&MatrixUnit::HalfInt8)) {
+        Some(int8) => unit.max(int8),
+        None => unit,
+    }
+}
+
 fn attention(pass: &Pass) -> AttentionTerm {
     AttentionTerm {
         count: 1.0,
@@ -402,6 +420,7 @@ fn attention(pass: &Pass) -> AttentionTerm {
         compute_rate: 0.0,
         memory_rate: 0.0,
         serialised: 0.0,
+        masked_share: 0.0,
         fixed: 0.0,
     }
 }

@@ -15,11 +15,19 @@ pub struct PhaseLoad {
     pub pairs: [f64; Reaches::LIMIT],
     /// Cache entries read, for each reach of the model.
     pub entries: [f64; Reaches::LIMIT],
+    /// New tokens times entries read, masked pairs included, for each reach of the model.
+    pub rectangles: [f64; Reaches::LIMIT],
 }
 
 impl PhaseLoad {
-    const EMPTY: Self =
-        Self { tokens: 0.0, sequences: 0.0, cached: 0.0, pairs: [0.0; Reaches::LIMIT], entries: [0.0; Reaches::LIMIT] };
+    const EMPTY: Self = Self {
+        tokens: 0.0,
+        sequences: 0.0,
+        cached: 0.0,
+        pairs: [0.0; Reaches::LIMIT],
+        entries: [0.0; Reaches::LIMIT],
+        rectangles: [0.0; Reaches::LIMIT],
+    };
 
     fn scaled(&self, share: f64) -> Self {
         Self {
@@ -28,6 +36,7 @@ impl PhaseLoad {
             cached: self.cached * share,
             pairs: self.pairs.map(|pairs| pairs * share),
             entries: self.entries.map(|entries| entries * share),
+            rectangles: self.rectangles.map(|pairs| pairs * share),
         }
     }
 
@@ -37,7 +46,9 @@ impl PhaseLoad {
         self.cached += times * cached as f64;
         for (index, reach) in reaches.as_slice().iter().enumerate() {
             self.pairs[index] += times * reach.pairs(cached, new);
-            self.entries[index] += times * reach.read(cached, new);
+            let read = reach.read(cached, new);
+            self.entries[index] += times * read;
+            self.rectangles[index] += times * read * new as f64;
         }
     }
 }

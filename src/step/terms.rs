@@ -164,6 +164,8 @@ pub(super) struct AttentionTerm {
     pub(super) compute_rate: f64,
     pub(super) memory_rate: f64,
     pub(super) serialised: f64,
+    /// Share of the masked pairs that are computed too.
+    pub(super) masked_share: f64,
     pub(super) fixed: f64,
 }
 
@@ -179,7 +181,8 @@ impl AttentionTerm {
             + pairs * self.bytes_per_pair
             + phase.tokens * self.bytes_per_token;
         let work = Work { flops: Flops::from_flops(flops), bytes: Bytes::from_bytes(bytes) };
-        let (compute, memory) = (flops * self.compute_rate, bytes * self.memory_rate);
+        let masked = self.masked_share * (phase.rectangles[self.reach] - pairs) * self.flops_per_pair;
+        let (compute, memory) = ((flops + masked) * self.compute_rate, bytes * self.memory_rate);
         operator_times(work, compute, memory, self.serialised, 0.0, self.fixed, self.count)
     }
 

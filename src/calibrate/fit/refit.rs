@@ -70,8 +70,7 @@ const LEFT_OUT: [&str; 4] = ["over-memory", "lengths-missing", "egpu-slow-host",
 /// # Errors
 /// [`RefitError`] for a malformed table, and for numbers that are not positive.
 pub fn read_free_parameters(text: &str) -> Result<Vec<FreeParameter>, RefitError> {
-    let mut reader =
-        csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
     let rows = reader.deserialize::<(String, String, f64, f64)>();
     rows.map(|row| {
         let (profile, parameter, prior, log_sd) = row?;
@@ -146,11 +145,8 @@ impl<'a> Refit<'a> {
         let weights = group_weights(&rows);
         let bounds = |parameter: &FreeParameter| {
             let is_share = engines.iter().any(|free| is_share(&free.engine, &parameter.parameter));
-            let prior = Prior::ln(
-                format!("{} {}", parameter.profile, parameter.parameter),
-                parameter.prior,
-                parameter.log_sd,
-            );
+            let prior =
+                Prior::ln(format!("{} {}", parameter.profile, parameter.parameter), parameter.prior, parameter.log_sd);
             prior.within(f64::NEG_INFINITY, if is_share { 0.0 } else { f64::INFINITY })
         };
         let priors = free.iter().map(bounds).collect();
@@ -286,7 +282,10 @@ impl Row<'_> {
         let found = parameters.iter().find(|(candidate, _)| *candidate == full);
         let Some((_, parameter)) = found else { return false };
         let [(_, factors), _] = parameter.factors();
-        self.generation.iter().find(|generation| factors.contains_key(generation.as_str())).is_some_and(|first| first == key)
+        self.generation
+            .iter()
+            .find(|generation| factors.contains_key(generation.as_str()))
+            .is_some_and(|first| first == key)
     }
 }
 
@@ -319,7 +318,12 @@ fn names_in(profile: &toml::Table) -> Vec<String> {
             }
             for table in ["by_generation", "by_format"] {
                 let factors = parameter.get(table).and_then(toml::Value::as_table);
-                names.extend(factors.into_iter().flat_map(|factors| factors.keys()).map(|key| format!("{law}.{name}.{table}.{key}")));
+                names.extend(
+                    factors
+                        .into_iter()
+                        .flat_map(|factors| factors.keys())
+                        .map(|key| format!("{law}.{name}.{table}.{key}")),
+                );
             }
         }
     }
@@ -344,14 +348,25 @@ fn used_by(slug: &str, free: &[FreeParameter], own: &BTreeMap<String, Vec<String
 
 /// Whether the parameter is a share of a peak, which is at most 1.
 fn is_share(engine: &Engine, name: &str) -> bool {
-    engine.parameters().iter().any(|(candidate, parameter)| candidate == name && parameter.expected().starts_with("a share"))
+    engine
+        .parameters()
+        .iter()
+        .any(|(candidate, parameter)| candidate == name && parameter.expected().starts_with("a share"))
 }
 
 /// Every configuration counts once in each metric, however many rows it has.
 fn group_weights(rows: &[Row<'_>]) -> Vec<f64> {
     let group = |row: &Row<'_>| {
         let m = row.measurement;
-        (m.engine.clone(), m.device.clone(), m.device_count, m.tp, m.model.clone(), m.weight_format.clone(), m.metric.clone())
+        (
+            m.engine.clone(),
+            m.device.clone(),
+            m.device_count,
+            m.tp,
+            m.model.clone(),
+            m.weight_format.clone(),
+            m.metric.clone(),
+        )
     };
     let mut sizes: HashMap<_, f64> = HashMap::new();
     for row in rows {

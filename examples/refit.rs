@@ -1,0 +1,81 @@
+//! How are the constants of the engine profiles found? Fits them to published measurements, and tells how well they carry over.
+// ci: args tests/data/measurements.csv engine-profiles/priors.csv
+
+mod shared;
+
+use clap::Parser;
+use llm_roofline::calibrate::fit::refit::{Refit, read_free_parameters};
+use llm_roofline::calibrate::fit::set_in_text;
+use llm_roofline::calibrate::{Measurement, read_measurements};
+use llm_roofline::prelude::*;
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+
+/// Fits the free constants of the engine profiles to measurements.
+#[derive(Parser)]
+struct Arguments {
+    /// File of measurements (.csv), as for `validate`
+    measurements: String,
+    /// Table of free constants: profile,parameter,prior,log_sd
+    priors: String,
+    /// Folder of the engine profiles to write the constants into
+    #[arg(long)]
+    write: Option<String>,
+    /// Instead of fitting all: leave out the values of this column (device, model, source), fold by fold, and predict them
+    #[arg(long)]
+    leave_out: Option<String>,
+    /// Number of folds
+    #[arg(long, default_value_t = 6)]
+    folds: usize,
+    /// Where to write the predictions of the left-out rows
+    #[arg(long, default_value = "left_out.csv")]
+    out: String,
+}
+
+fn main() -> std::process::ExitCode {
+    shared::finish(run())
+}
+
+fn run() -> Result<String, Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let rows = read_measurements(fs::File::open(&arguments.measurements)?, &arguments.measurements)?;
+    let free = read_free_parameters(&fs::read_to_string(&arguments.priors)?)?;
+    let rows = rows.iter().filter(|row| matches!(row.mode.as_str(), "single_stream" | "static_batch"));
+    let refit = Refit::new(Catalog::embedded(), rows, free)?;
+    match &arguments.leave_out {
+        Some(column) => leave_out(&refit, column, &arguments),
+        None => fit_all(&refit, arguments.write.as_deref()),
+    }
+}
+
+fn fit_all(refit: &Refit<'_>, folder: Option<&str>) -> Result<String, Box<dyn Error>> {
+    let solution = refit.solve()?;
+    let mut table = format!("{:<24} {:<52} {:>11} {:>11} {:>6}\n", "profile", "parameter", "prior", "fitted", "+- %");
+    for ((free, theta), sd) in refit.free().iter().zip(&solution.theta).zip(&solution.sd) {
+        let (name, value, percent) = (&free.parameter, theta.exp(), 100.0 * sd);
+        table += &format!("{:<24} {name:<52} {:>11.4e} {value:>11.4e} {percent:>6.0}\n", free.profile, free.prior);
+        if let Some(folder) = folder {
+            let path = format!("{folder}/{}.toml", free.profile);
+            let changed = set_in_text(&fs::read_to_string(&path)?, free, value);
+            fs::write(&path, changed.ok_or_else(|| format!("{path}: no {name}"))?)?;
+        }
+    }
+    let rows = refit.rows().count();
+    Ok(format!("{table}{rows} rows, objective {:.1} after {} iterations", solution.objective, solution.iterations))
+}
+
+fn leave_out(refit: &Refit<'_>, column: &str, arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+    let value = |row: &Measurement| row.column(column).unwrap_or_default();
+    let values: Vec<String> = refit.rows().map(value).collect::<BTreeSet<_>>().into_iter().collect();
+    let fold = |row: &Measurement| values.binary_search(&value(row)).unwrap_or(0) % arguments.folds;
+    let mut writer = csv::Writer::from_path(&arguments.out)?;
+    writer.write_record(["id", "predicted"])?;
+    for index in 0..arguments.folds {
+        for (row, predicted) in refit.predict_left_out(|row| fold(row) == index)? {
+            writer.write_record([&row.id, &predicted.to_string()])?;
+        }
+    }
+    writer.flush()?;
+    Ok(format!("{} values of {column} left out in {} folds: {}", values.len(), arguments.folds, arguments.out))
+}
