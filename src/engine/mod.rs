@@ -171,6 +171,19 @@ impl Engine {
         all
     }
 
+    /// The number called `gemm.compute` (a value) or `gemm.compute.by_generation.hopper` (a factor), in its base unit.
+    pub fn parameter(&self, name: &str) -> Option<f64> {
+        let (law, rest) = name.split_once('.')?;
+        let (short, factor) = rest.split_once('.').map_or((rest, None), |(short, factor)| (short, Some(factor)));
+        let full = format!("{law}.{short}");
+        let (_, parameter) = self.parameters().into_iter().find(|(candidate, _)| *candidate == full)?;
+        let Some((table, key)) = factor.map(|factor| factor.split_once('.')).unwrap_or_default() else {
+            return factor.is_none().then(|| parameter.number());
+        };
+        let factors = parameter.factors().into_iter().find(|(name, _)| *name == table)?.1;
+        factors.get(key).map(|factor| factor.value)
+    }
+
     /// The number called `gemm.compute` (a value) or `gemm.compute.by_generation.hopper` (a factor) is set; `None` if there is none.
     pub fn set_parameter(&mut self, name: &str, number: f64) -> Option<()> {
         let mut path = name.splitn(4, '.');

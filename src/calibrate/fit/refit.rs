@@ -3,7 +3,7 @@
 //! Which constants are free, and what is known of them beforehand, stands in a table of [`FreeParameter`]s; everything else in the profiles stays as
 //! it is. The forward model is the library itself: a row is predicted as `validate` predicts it.
 
-use super::solver::{Options, Prior, Problem, Solution, SolveError, solve};
+use super::solver::{Options, Prior, Problem, Solution, SolveError, solve, solve_from};
 use crate::calibrate::{Measurement, Predictor, price};
 use crate::catalog::{Catalog, CatalogError};
 use crate::deployment::Deployment;
@@ -184,10 +184,22 @@ impl<'a> Refit<'a> {
     ) -> Result<Vec<(&'a Measurement, f64)>, RefitError> {
         let out: Vec<bool> = self.rows.iter().map(|row| left_out(row.measurement)).collect();
         let part = Part { all: self, out: &out };
-        let solution = solve(&part, &Options { max_iterations: 15, tolerance: 1e-4, ..Options::default() })?;
+        let start = self.current();
+        let solution =
+            solve_from(&part, &start, &Options { max_iterations: 12, tolerance: 2e-4, ..Options::default() })?;
         let state = self.state(&solution.theta);
         let rows = self.rows.iter().zip(&out).enumerate().filter(|(_, (_, out))| **out);
         Ok(rows.map(|(index, (row, _))| (row.measurement, self.predicted(index, &state))).collect())
+    }
+
+    /// The values that the profiles hold now: near the end of any fit, so that a fold needs few steps.
+    fn current(&self) -> Vec<f64> {
+        let value = |(index, prior): (usize, &Prior)| {
+            let user = self.engines.iter().find(|engine| engine.parameters.contains(&index));
+            let number = user.and_then(|user| user.engine.parameter(&self.free[index].parameter));
+            number.filter(|number| *number > 0.0).map_or(prior.mean, f64::ln)
+        };
+        self.priors.iter().enumerate().map(value).collect()
     }
 
     fn fitted(&self, free: &FreeEngine, theta: &[f64]) -> Arc<Engine> {
