@@ -178,7 +178,7 @@ impl fmt::Display for Summary {
         let bytes = |bytes: f64| Bytes::from_bytes(bytes).to_string();
         let interval = |low: Option<f64>, high: Option<f64>| {
             let ends = low.zip(high);
-            ends.map_or(String::new(), |(low, high)| format!("{} to {}: ", millis(low), millis(high)))
+            ends.map_or(String::new(), |(low, high)| format!("({} to {}) ", millis(low), millis(high)))
         };
         let mut row = |name: &str, value: String, meaning: &str| writeln!(f, "  {name:<22} {value:>20}   {meaning}");
         let ttft = interval(self.ttft_low_ms, self.ttft_high_ms);
@@ -211,7 +211,7 @@ impl fmt::Display for Summary {
         let of = format!("of {} on each device ({share:.0} %)", bytes(self.memory_capacity_bytes));
         row("memory", bytes(self.memory_per_device_bytes), &of)?;
         if self.ttft_low_ms.is_some() {
-            writeln!(f, "\n  \"a to b:\" is where nine of ten measurements are expected")?;
+            writeln!(f, "\n  (low to high): nine of ten measurements are expected there")?;
         }
         if let Some(experience) = &self.experience {
             writeln!(f, "\n  {experience}")?;

@@ -17,7 +17,7 @@ mod uncertainty;
 
 pub use cost::StepCost;
 pub(crate) use explain::Explainer;
-pub use explain::{Explanation, LawSource, LawValue, Loss, Losses, OperatorCost};
+pub use explain::{Explanation, LawReference, LawSource, LawValue, Loss, Losses, OperatorCost};
 pub use load::{PhaseLoad, StepLoad};
 pub use model::{CompileError, StepModel};
 pub use uncertainty::Interval;

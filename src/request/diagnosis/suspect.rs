@@ -39,7 +39,9 @@ pub(super) fn find(
     let case = Case { model, observation, measured, expected: model.predict(observation).expected };
     let mut suspects = case.variants();
     suspects.extend(case.weights_elsewhere(explanation));
-    suspects.retain(|suspect| case.distance(suspect.time) <= NEAR.ln());
+    // Near what was measured, and nearer than to what is expected anyway.
+    let explains = |time: Seconds| case.distance(time) <= NEAR.ln().min((time / case.expected).ln());
+    suspects.retain(|suspect| explains(suspect.time));
     suspects.sort_by(|a, b| case.distance(a.time).total_cmp(&case.distance(b.time)));
     // Quantities that are solved for always agree: they come last.
     suspects.extend(case.weights_in_main_memory(explanation));
@@ -127,7 +129,8 @@ impl Case<'_> {
     /// Which part of the weights would have to be read by the host.
     fn weights_in_main_memory(&self, explanation: &Explanation) -> Option<Suspect> {
         let device = self.model.deployment().system().device();
-        if self.observation.is_prefill() || device.has_unified_memory() || device.host_link().is_none() {
+        let elsewhere = !device.has_unified_memory() && device.host_link().is_some();
+        if self.observation.is_prefill() || !elsewhere || !self.may_offload() {
             return None;
         }
         let (bytes, time) = weights(explanation);
@@ -137,13 +140,20 @@ impl Case<'_> {
         let [slow, fast] = MAIN_MEMORY;
         possible.then(|| Suspect {
             what: format!(
-                "{:.0} to {:.0} % of the weights read from main memory (two channels, {slow} to {fast})",
+                "{:.0} to {:.0} % of the weights read from main memory, as if that share of the layers ran on the host (two channels, {slow} to {fast})",
                 100.0 * low,
                 100.0 * high.clamp(low, 1.0)
             ),
             time: self.measured,
             check: "the log line that says how many layers are on the device (llama.cpp: offloaded n/n layers)",
         })
+    }
+
+    /// Whether the engine keeps layers on the host when it is not told otherwise, or has to.
+    fn may_offload(&self) -> bool {
+        let engine = self.model.deployment().engine();
+        let names = [Some(&engine.slug), engine.extends.as_ref()];
+        names.into_iter().flatten().any(|name| name.contains("llama-cpp")) || !self.fits(self.model)
     }
 
     /// The context that would explain the time.

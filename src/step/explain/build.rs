@@ -64,7 +64,7 @@ impl<'a> Explainer<'a> {
         self.add_rest(&step);
         self.add_communication(&step);
         let host = self.model.terms.host.time(&load);
-        let laws = self.laws.host();
+        let laws = self.laws.host(&load);
         self.add_time(&step, ("engine", "step overhead"), OperatorClass::Overhead, 1.0, (host, Seconds::ZERO), laws);
     }
 
@@ -134,7 +134,7 @@ impl<'a> Explainer<'a> {
         if let Some(term) = model.elementwise() {
             let times = term.times(load);
             let ideal = self.limit(&times, |terms| terms.elementwise.map(|limit| limit.times(load)));
-            let laws = self.laws.elementwise(times.bound());
+            let laws = self.laws.elementwise(load, times.bound());
             let name = (&"outside layers".into(), "embedding, norms");
             self.push(step, name, OperatorClass::Elementwise, 1.0, times, ideal, laws);
         }

@@ -5,7 +5,7 @@ mod source;
 mod table;
 
 pub(crate) use build::Explainer;
-pub use source::{LawSource, LawValue};
+pub use source::{LawReference, LawSource, LawValue};
 
 use super::load::StepLoad;
 use super::model::StepModel;
@@ -89,7 +89,7 @@ impl StepModel {
     /// assert_eq!((slowest.name, slowest.bound), ("gate_up_proj", Bound::Memory));
     /// assert!(slowest.efficiency() > 0.8 && slowest.efficiency() < 1.0);
     /// assert_eq!(slowest.laws[0].parameter, "gemm.memory"); // the share of the bandwidth that these kernels reach ...
-    /// assert!(slowest.laws[0].reference.contains("llama.cpp discussions")); // ... and who measured it
+    /// assert!(slowest.laws[0].sources[0].reference.contains("llama.cpp discussions")); // ... and who measured it
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn explain(&self, load: &StepLoad) -> Explanation {

@@ -22,9 +22,17 @@ pub struct LawSource {
     pub kind: Provenance,
     /// Whether the hardware's generation is listed, or the parameter does not depend on it.
     pub known: bool,
-    /// Keys into the sources of the profile: of the value, then of its factors.
-    pub sources: Vec<String>,
-    /// What the profile says about those sources.
+    /// Where it comes from: the source of the value, then those of its factors.
+    pub sources: Vec<LawReference>,
+}
+
+/// A source of an engine profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LawReference {
+    /// Key into the sources of the profile.
+    pub key: String,
+    /// What the profile says about it.
     pub reference: String,
 }
 
@@ -66,8 +74,9 @@ impl LawSource {
 impl fmt::Display for LawSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { parameter, value, sources, known, .. } = self;
-        let unknown = if *known { "" } else { ", hardware not measured" };
-        write!(f, "{parameter} = {value} ({}: {}{unknown})", self.kind_name(), sources.join(", "))
+        let unknown = if *known { "" } else { "; this hardware not measured" };
+        let keys: Vec<&str> = sources.iter().map(|source| source.key.as_str()).collect();
+        write!(f, "{parameter} = {value} ({}: {}{unknown})", self.kind_name(), keys.join(", "))
     }
 }
 
@@ -109,7 +118,10 @@ impl<'a> LawSources<'a> {
     pub(super) fn experts(&self, term: &ExpertTerm, load: &StepLoad, bound: Bound) -> Vec<LawSource> {
         let keys = &[self.product_key(term.bytes_per_expert, term.flops_per_row)][..];
         match bound {
-            Bound::Overhead => sources!(self, keys; experts.launch, experts.prompt_launch),
+            Bound::Overhead if load.prefill().tokens > 0.0 => {
+                sources!(self, keys; experts.prompt_launch, experts.launch)
+            }
+            Bound::Overhead => sources!(self, keys; experts.launch),
             Bound::Compute if load.tokens() <= term.unshared_tokens => {
                 sources!(self, keys; experts.vector_operations, experts.launch)
             }
@@ -152,9 +164,12 @@ impl<'a> LawSources<'a> {
         }
     }
 
-    pub(super) fn elementwise(&self, bound: Bound) -> Vec<LawSource> {
+    pub(super) fn elementwise(&self, load: &StepLoad, bound: Bound) -> Vec<LawSource> {
         match bound {
-            Bound::Overhead => sources!(self, &[]; elementwise.launch, elementwise.prompt_launch),
+            Bound::Overhead if load.prefill().tokens > 0.0 => {
+                sources!(self, &[]; elementwise.launch, elementwise.prompt_launch)
+            }
+            Bound::Overhead => sources!(self, &[]; elementwise.launch),
             _ => sources!(self, &[]; elementwise.memory, elementwise.bytes_per_element),
         }
     }
@@ -179,8 +194,11 @@ impl<'a> LawSources<'a> {
         sources!(self, &[]; pipeline.hop)
     }
 
-    pub(super) fn host(&self) -> Vec<LawSource> {
-        sources!(self, &[]; host.per_step, host.per_layer, host.per_sequence, host.per_prompt_step)
+    pub(super) fn host(&self, load: &StepLoad) -> Vec<LawSource> {
+        if load.prefill().tokens > 0.0 {
+            return sources!(self, &[]; host.per_prompt_step, host.per_step, host.per_layer, host.per_sequence);
+        }
+        sources!(self, &[]; host.per_step, host.per_layer, host.per_sequence)
     }
 
     fn at<Q: Quantity + Valued>(
@@ -192,18 +210,21 @@ impl<'a> LawSources<'a> {
         let parameter = parameter.as_ref()?;
         let generation = self.generation.each_ref().map(String::as_str);
         let resolved = parameter.at(&Keys { generation: &generation, format });
-        let mut sources = vec![parameter.source.clone()];
+        let mut keys = vec![&parameter.source];
         let [by_generation, by_format] = parameter.factors().map(|(_, factors)| factors);
         let factors = generation.iter().find_map(|&key| by_generation.get(key)).into_iter();
         for factor in factors.chain(format.iter().filter_map(|&key| by_format.get(key))) {
-            if !sources.contains(&factor.source) {
-                sources.push(factor.source.clone());
+            if !keys.contains(&&factor.source) {
+                keys.push(&factor.source);
             }
         }
-        let text = |key: &String| self.engine.sources.get(key).map_or("given by the caller", String::as_str);
-        let reference = sources.iter().map(text).collect::<Vec<_>>().join("; ");
+        let reference = |key: &String| LawReference {
+            key: key.clone(),
+            reference: self.engine.sources.get(key).map_or("given by the caller", String::as_str).into(),
+        };
+        let sources = keys.into_iter().map(reference).collect();
         let (value, kind, known) = (Q::valued(resolved.value), resolved.kind, resolved.known);
-        Some(LawSource { parameter: name, value, kind, known, sources, reference })
+        Some(LawSource { parameter: name, value, kind, known, sources })
     }
 
     /// What the factors of a matrix product are looked up by: the weights' format, or what it is multiplied as.

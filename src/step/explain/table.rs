@@ -4,7 +4,11 @@ use super::{Explanation, LawSource, OperatorCost};
 use crate::operator::OperatorClass;
 use crate::roofline::Work;
 use crate::units::Seconds;
+use std::collections::BTreeMap;
 use std::fmt;
+
+/// Columns for the law that decides an operator's time.
+const LAW_WIDTH: usize = 28;
 
 /// What the columns in the middle say about an operator under an engine with losses.
 struct Against<'a> {
@@ -18,7 +22,7 @@ impl fmt::Display for Explanation {
         let header = ["operator", "layers", "operations", "bytes", "intensity", "bound"];
         self.write_columns(f, header)?;
         if self.has_losses() {
-            write!(f, " {:<26} {:>8} {:>7} {:>6}", "main law", "time", "lost", "ideal")?;
+            write!(f, "  {:<LAW_WIDTH$} {:>8} {:>8} {:>6}", "main law", "time", "lost", "ideal")?;
         } else {
             write!(f, " {:>10}", "time")?;
         }
@@ -75,8 +79,10 @@ impl Explanation {
             self.write_columns(f, [name, &count, "", "", "", &bound])?;
         } else {
             let Work { flops, bytes } = operator.work;
-            let intensity = format!("{:.1}", operator.work.intensity());
-            let intensity = if self.has_losses() { intensity.replace(" FLOP/B", "") } else { intensity };
+            let intensity = match self.has_losses() {
+                true => format!("{:.1}", operator.work.intensity().as_flops_per_byte()),
+                false => format!("{:.1}", operator.work.intensity()),
+            };
             self.write_columns(f, [name, &count, &flops.to_string(), &bytes.to_string(), &intensity, &bound])?;
         }
         let against = Against { time: operator.time, ideal: operator.ideal, law: operator.laws.first() };
@@ -88,7 +94,7 @@ impl Explanation {
         let [name, count, flops, bytes, intensity, bound] = columns;
         if self.has_losses() {
             let intensity = if intensity == "intensity" { "FLOP/B" } else { intensity };
-            write!(f, "{name:<31} {count:>6} {flops:>11} {bytes:>8} {intensity:>7} {bound:>12}")
+            write!(f, "{name:<28} {count:>6} {flops:>11} {bytes:>8} {intensity:>7} {bound:>12}")
         } else {
             write!(f, "{name:<34} {count:>6} {flops:>12} {bytes:>10} {intensity:>14} {bound:>12}")
         }
@@ -99,9 +105,9 @@ impl Explanation {
         if !self.has_losses() {
             return write!(f, " {time:>10}");
         }
-        let law = law.map_or(String::new(), |law| format!("{} {} {}", law.short_name(), law.value, law.kind_name()));
+        let law = law.map_or(String::new(), in_short);
         let lost = (time - ideal).max(Seconds::ZERO);
-        write!(f, " {law:<26} {time:>8} {lost:>7} {:>4.0} %", 100.0 * (ideal / time))
+        write!(f, "  {law:<LAW_WIDTH$} {time:>8} {lost:>8} {:>4.0} %", 100.0 * (ideal / time))
     }
 
     /// Below the table: the gap to the hardware's limit, and the laws with their sources.
@@ -115,10 +121,20 @@ impl Explanation {
         for law in &laws {
             writeln!(f, "  {law}")?;
         }
-        let mut references: Vec<&str> = laws.iter().map(|law| law.reference.as_str()).collect();
-        references.sort_unstable();
-        references.dedup();
-        writeln!(f, "where they come from:")?;
-        references.iter().try_for_each(|reference| writeln!(f, "  - {reference}"))
+        let sources: BTreeMap<&str, &str> = laws
+            .iter()
+            .flat_map(|law| &law.sources)
+            .map(|source| (source.key.as_str(), source.reference.as_str()))
+            .collect();
+        writeln!(f, "sources:")?;
+        sources.iter().try_for_each(|(key, reference)| writeln!(f, "  {key}: {reference}"))
     }
+}
+
+/// A law in one column: long names are cut, the list below the table has them in full.
+fn in_short(law: &LawSource) -> String {
+    let value = format!(" {} {}", law.value, law.kind_name());
+    let room = LAW_WIDTH.saturating_sub(value.chars().count());
+    let name = law.short_name();
+    if name.len() <= room { format!("{name}{value}") } else { format!("{name:.*}…{value}", room.saturating_sub(1)) }
 }
