@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Columns for the law that decides an operator's time.
-const LAW_WIDTH: usize = 28;
+const LAW_WIDTH: usize = 26;
 
 /// What the columns in the middle say about an operator under an engine with losses.
 struct Against<'a> {
@@ -22,14 +22,12 @@ impl fmt::Display for Explanation {
         let header = ["operator", "layers", "operations", "bytes", "intensity", "bound"];
         self.write_columns(f, header)?;
         if self.has_losses() {
-            write!(f, "  {:<LAW_WIDTH$} {:>8} {:>8} {:>6}", "main law", "time", "lost", "ideal")?;
+            writeln!(f, "  {:<LAW_WIDTH$} {:>8} {:>8} {:>5} {:>5}", "main law", "time", "lost", "ideal", "share")?;
         } else {
-            write!(f, " {:>10}", "time")?;
+            writeln!(f, " {:>10} {:>6}", "time", "share")?;
         }
-        writeln!(f, " {:>6}", "share")?;
         self.write_columns(f, ["step", "", "", "", "", ""])?;
         self.write_times(f, &Against { time: self.total, ideal: self.ideal(), law: None })?;
-        writeln!(f, " {:>6}", "100 %")?;
         let mut operators = self.operators.as_slice();
         while let Some(first) = operators.first() {
             let in_group = operators.iter().take_while(|operator| operator.group == first.group).count();
@@ -54,7 +52,6 @@ impl Explanation {
         let ideal = group.iter().map(|operator| operator.ideal).sum();
         self.write_columns(f, [&format!("{branch} {}", first.group), "", "", "", "", ""])?;
         self.write_times(f, &Against { time, ideal, law: None })?;
-        writeln!(f, " {:>4.0} %", 100.0 * self.share(time))?;
         for (index, operator) in group.iter().enumerate() {
             let leaf = if index + 1 == group.len() { "└─" } else { "├─" };
             self.write_operator(f, &format!("{stem} {leaf} {}", self.title(operator, group)), operator)?;
@@ -86,15 +83,14 @@ impl Explanation {
             self.write_columns(f, [name, &count, &flops.to_string(), &bytes.to_string(), &intensity, &bound])?;
         }
         let against = Against { time: operator.time, ideal: operator.ideal, law: operator.laws.first() };
-        self.write_times(f, &against)?;
-        writeln!(f, " {:>4.0} %", 100.0 * self.share(operator.time))
+        self.write_times(f, &against)
     }
 
     fn write_columns(&self, f: &mut fmt::Formatter<'_>, columns: [&str; 6]) -> fmt::Result {
         let [name, count, flops, bytes, intensity, bound] = columns;
         if self.has_losses() {
             let intensity = if intensity == "intensity" { "FLOP/B" } else { intensity };
-            write!(f, "{name:<28} {count:>6} {flops:>11} {bytes:>8} {intensity:>7} {bound:>12}")
+            write!(f, "{name:<32} {count:>6} {flops:>11} {bytes:>8} {intensity:>7} {bound:>12}")
         } else {
             write!(f, "{name:<34} {count:>6} {flops:>12} {bytes:>10} {intensity:>14} {bound:>12}")
         }
@@ -102,12 +98,14 @@ impl Explanation {
 
     fn write_times(&self, f: &mut fmt::Formatter<'_>, against: &Against<'_>) -> fmt::Result {
         let &Against { time, ideal, law } = against;
+        let share = 100.0 * self.share(time);
         if !self.has_losses() {
-            return write!(f, " {time:>10}");
+            return writeln!(f, " {time:>10} {share:>4.0} %");
         }
         let law = law.map_or(String::new(), in_short);
         let lost = (time - ideal).max(Seconds::ZERO);
-        write!(f, "  {law:<LAW_WIDTH$} {time:>8} {lost:>8} {:>4.0} %", 100.0 * (ideal / time))
+        let reached = 100.0 * (ideal / time);
+        writeln!(f, "  {law:<LAW_WIDTH$} {time:>8} {lost:>8} {reached:>3.0} % {share:>3.0} %")
     }
 
     /// Below the table: the gap to the hardware's limit, and the laws with their sources.
