@@ -11,8 +11,9 @@ const HEIGHT: usize = 16;
 const INTRODUCTION: &str =
     "Every step reads all weights once. How much it computes per byte read depends on how many tokens it carries.";
 const CONCLUSION: &str = "\
-Left of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.3 % of the arithmetic.
-Batching moves decode to the right for free; prefill is at the roof already, only fewer tokens make it faster.";
+Left of the ridge the memory bandwidth is the roof: a decode step of one sequence uses 0.2 % of the arithmetic.
+Batching moves decode to the right almost for free; prefill is near the roof, only fewer tokens make it much faster.
+Marks below the roof are what the engine loses: launches, the host, kernels below the peak (`quickstart` lists them).";
 
 fn main() -> std::process::ExitCode {
     shared::finish(run())

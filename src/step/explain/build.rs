@@ -160,7 +160,10 @@ impl<'a> Explainer<'a> {
             let own = time(term, step.load);
             let limits = self.limits.iter().filter_map(|limit| limit.terms.communication.as_ref());
             let ideal = limits.map(|limit| time(limit, step.load)).reduce(Seconds::min).unwrap_or(own);
-            let laws = if name == "stage hops" { self.laws.hops() } else { self.laws.communication() };
+            let laws = match name {
+                "stage hops" => self.laws.hops(),
+                _ => self.laws.communication(ideal > own * 0.5),
+            };
             self.add_time(step, ("communication", name), OperatorClass::Collective, count, (own, ideal), laws);
         }
     }

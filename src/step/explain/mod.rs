@@ -154,7 +154,7 @@ impl Explanation {
                 laws.push(law);
             }
         }
-        laws.sort_by(|a, b| a.parameter.cmp(&b.parameter));
+        laws.sort_by(|a, b| a.parameter.cmp(b.parameter));
         laws
     }
 }

@@ -181,13 +181,16 @@ impl<'a> LawSources<'a> {
         }
     }
 
-    pub(super) fn communication(&self) -> Vec<LawSource> {
+    /// Of exchanges whose time is mostly that of the data (`bandwidth`), or of latencies.
+    pub(super) fn communication(&self, bandwidth: bool) -> Vec<LawSource> {
         let size = self.deployment.tensor_parallel().max(2);
         let links = self.deployment.system().group_links(size).ok();
         let link = links.as_ref().and_then(|links| links.inside.as_ref().or(links.across.as_ref()));
         let keys = [link.map_or("", |link| link.kind.name()), &format!("group-{size}")];
-        sources!(self, &keys; communication.two_shot_latency, communication.one_shot_latency,
-            communication.two_shot_efficiency, communication.scale)
+        if bandwidth {
+            return sources!(self, &keys; communication.two_shot_efficiency, communication.scale);
+        }
+        sources!(self, &keys; communication.two_shot_latency, communication.one_shot_latency, communication.scale)
     }
 
     pub(super) fn hops(&self) -> Vec<LawSource> {
