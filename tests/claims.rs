@@ -102,7 +102,7 @@ fn weight_only_formats_speed_up_decode_and_fp8_speeds_up_both() {
 #[test]
 fn assumptions_are_those_of_the_answer() {
     let on = |weights: &str, count: u32| {
-        compiled("qwen3-8b", weights, "rtx-4090-24gb", count).deployment().assumptions().join("\n")
+        compiled("qwen3-8b", weights, "h100-nvl-94gb", count).deployment().assumptions().join("\n")
     };
     assert!(on("bf16", 1).contains("compute.bf16") && !on("bf16", 1).contains("compute.fp8"));
     assert!(on("fp8", 1).contains("compute.fp8"));

@@ -135,10 +135,57 @@ fn accumulation_in_16_bits_is_kept_apart() {
 
 #[test]
 fn sources_that_were_not_read_are_assumptions() {
-    let assumptions = device("rtx-4090-24gb").assumptions();
-    assert!(assumptions.iter().any(|line| line.starts_with("GeForce RTX 4090: compute.fp16 = 165 TFLOP/s")
-        || line.starts_with("GeForce RTX 4090: compute.fp16 = 165.2 TFLOP/s")));
+    let assumptions = device("h100-nvl-94gb").assumptions();
+    assert!(assumptions.iter().any(|line| line.contains(": compute.fp16 = 83")), "{assumptions:?}");
     assert!(device("h100-sxm-80gb").assumptions().is_empty());
+}
+
+/// Matrix rates of FP16 with 32-bit accumulation as multiples of FP32, which counts every lane that can issue in a cycle: NVIDIA whitepapers
+/// of Turing, GA102, Ada and RTX Blackwell (half rate on GeForce); AMD lab notes and GPUOpen (operations per clock and CU).
+#[test]
+fn matrix_rates_follow_the_architecture() {
+    let rows: [(&str, &str, f64); 14] = [
+        ("turing", "geforce", 4.0),
+        ("turing", "nvidia-workstation", 8.0),
+        ("ampere", "geforce", 2.0),
+        ("ampere", "nvidia-workstation", 4.0),
+        ("ada", "geforce", 2.0),
+        ("ada", "nvidia-workstation", 4.0),
+        ("blackwell", "geforce", 2.0),
+        ("blackwell", "nvidia-workstation", 4.0),
+        ("rdna3", "amd", 2.0),
+        ("rdna4", "amd", 4.0),
+        ("cdna1", "amd", 8.0),
+        ("cdna2", "amd", 8.0),
+        ("cdna3", "amd", 16.0),
+        ("cdna4", "amd", 32.0),
+    ];
+    let devices = all();
+    for (generation, family, ratio) in rows {
+        let same = |device: &Device| device.generation() == generation && device.family() == family;
+        assert!(devices.iter().any(|(_, device)| same(device)), "no {generation} of {family}");
+        for (file, device) in devices.iter().filter(|(_, device)| same(device)) {
+            let rate = |format| device.peak(format).unwrap().as_tflops_per_second();
+            let found = rate(Fp16) / rate(Fp32);
+            assert!((found / ratio - 1.0).abs() < 0.03, "{file}: {found}, expected {ratio}");
+            if family == "geforce" {
+                let faster = device.fp16_accumulate_peak().unwrap().as_tflops_per_second();
+                assert!((faster / rate(Fp16) - 2.0).abs() < 0.01, "{file}: {faster} TFLOP/s with 16-bit accumulation");
+            }
+        }
+    }
+}
+
+/// Laws of kernels are looked up by generation and memory technology.
+#[test]
+fn memory_technology_is_recognized() {
+    for (file, device) in all().into_iter().filter(|(_, device)| device.family() != "other-asic") {
+        let keys = device.kernel_keys();
+        assert!(!keys[0].ends_with("-memory"), "{file}: {} of `{}`", keys[0], device.profile().memory.kind);
+    }
+    assert_eq!(device("a100-sxm-80gb").kernel_keys()[0], "ampere-hbm");
+    assert_eq!(device("rtx-3090-24gb").kernel_keys()[0], "ampere-gddr");
+    assert_eq!(device("epyc-9654").kernel_keys()[0], "cpu-ddr");
 }
 
 /// Volta and Turing have no bfloat16, Ampere no FP8, Hopper no FP4 (NVIDIA architecture whitepapers).

@@ -238,7 +238,7 @@ const fn always(slug: &'static str) -> Era {
     era(slug, &[], (0, 0))
 }
 
-/// llama.cpp numbers its builds: b2300 is of March 2024, b5780 of July 2025, b7600 of January 2026 (release dates on GitHub, interpolated).
+/// llama.cpp numbers its builds: b2300 is of March 2024, b3300 of July 2024, b5780 of July 2025, b7600 of January 2026 (release dates on GitHub, interpolated).
 const fn llama_cpp(slug: &'static str, from_build: u32, since: (u32, u32)) -> Era {
     Era { slug, from: &[], from_build, since }
 }
@@ -246,6 +246,7 @@ const fn llama_cpp(slug: &'static str, from_build: u32, since: (u32, u32)) -> Er
 const LLAMA_CPP: &[Era] = &[
     llama_cpp("llama-cpp-{}-2023", 0, (0, 0)),
     llama_cpp("llama-cpp-{}-2024", 2300, (2024, 3)),
+    llama_cpp("llama-cpp-{}-2024-h2", 3300, (2024, 7)),
     llama_cpp("llama-cpp-{}-2025", 5780, (2025, 7)),
     llama_cpp("llama-cpp-{}-2026", 7600, (2026, 1)),
 ];
@@ -280,7 +281,7 @@ const FAMILIES: &[Family] = &[
     Family { names: &["llamacpp", "llamabench"], backends: LLAMA_CPP_BACKENDS, eras: LLAMA_CPP },
     // Version numbers of Ollama say nothing about llama.cpp's builds: its date counts.
     Family { names: &["ollama"], backends: LLAMA_CPP_BACKENDS, eras: LLAMA_CPP },
-    Family { names: &["llamafile"], backends: LLAMA_CPP_BACKENDS, eras: &[always("llama-cpp-{}-2024")] },
+    Family { names: &["llamafile"], backends: LLAMA_CPP_BACKENDS, eras: &[always("llama-cpp-{}-2024-h2")] },
     Family { names: &["ds4"], backends: LLAMA_CPP_BACKENDS, eras: &[always("llama-cpp-{}-2026")] },
     Family { names: &["ikllamacpp"], backends: &["cuda", "cpu", "vulkan"], eras: &[always("ik-llama-cpp-{}")] },
 ];

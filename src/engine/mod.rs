@@ -6,7 +6,6 @@
 mod laws;
 mod parameter;
 mod scheduling;
-mod version;
 
 pub use laws::{
     CommunicationLaw, DecodeAttentionLaw, ElementwiseLaw, ExpertLaw, GemmLaw, HostLaw, PipelineLaw,
@@ -14,7 +13,6 @@ pub use laws::{
 };
 pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Quantity, Resolved, Share};
 pub use scheduling::{Arithmetic, MatrixUnit, Scheduling};
-pub use version::{Version, nearest_version};
 
 use crate::profile::{self, ProfileError, Provenance, Sources};
 use serde::{Deserialize, Serialize};

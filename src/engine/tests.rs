@@ -90,11 +90,3 @@ fn parameters_are_set_by_name() {
     let error = engine.check().unwrap_err().to_string();
     assert_eq!(error, "base: key `gemm.compute`: is NaN, expected a share above 0 and at most 1");
 }
-
-#[test]
-fn versions_compare_by_number_and_fall_back_to_the_nearest() {
-    let version = |text| Version::parse(text).unwrap();
-    let profiles = [(version("0.4.0"), "old"), (version("0.8.0"), "new")];
-    let nearest = |text| *nearest_version(&profiles, &version(text)).unwrap();
-    assert_eq!([nearest("0.3"), nearest("0.6.3"), nearest("0.8"), nearest("0.27.1")], ["old", "old", "new", "new"]);
-}

@@ -137,8 +137,8 @@ impl ExpertTerm {
             flops: Flops::from_flops(rows * self.flops_per_row),
             bytes: Bytes::from_bytes(weights + activations),
         };
-        let prompt = if load.prefill().tokens > 0.0 { self.prompt_fixed } else { 0.0 };
-        let fixed = self.fixed + prompt + rows * self.fixed_per_row;
+        let prompt = load.prefill().tokens > 0.0 && tokens > self.unshared_tokens;
+        let fixed = self.fixed + if prompt { self.prompt_fixed } else { 0.0 } + rows * self.fixed_per_row;
         if self.activation_rate == self.memory_rate {
             // One stream of bytes, overlapped as a whole: the ideal engine.
             let memory = (weights + activations) * self.memory_rate;

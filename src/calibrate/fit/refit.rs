@@ -65,6 +65,9 @@ const SIGMA: f64 = 0.08;
 /// Rows with these tags say little about the kernels: the batch ran in waves, lengths are guesses, the host was the bottleneck.
 const LEFT_OUT: [&str; 4] = ["over-memory", "lengths-missing", "egpu-slow-host", "wip"];
 
+/// Weight of rows that the collection does not count as core: doubtful tags, old engines, configurations that are not fully stated.
+const DOUBTFUL: f64 = 0.15;
+
 /// Reads a table `profile,parameter,prior,log_sd`; lines that start with `#` are remarks.
 ///
 /// # Errors
@@ -187,6 +190,14 @@ impl<'a> Refit<'a> {
         Ok(rows.map(|(index, (row, _))| (row.measurement, self.predicted(index, &state))).collect())
     }
 
+    fn fitted(&self, free: &FreeEngine, theta: &[f64]) -> Arc<Engine> {
+        let mut engine = free.engine.clone();
+        for &index in &free.parameters {
+            engine.set_parameter(&self.free[index].parameter, theta[index].exp());
+        }
+        Arc::new(engine)
+    }
+
     /// The value of a row at the parameters of a state, or not a number where the model cannot be compiled.
     fn predicted(&self, index: usize, engines: &[Arc<Engine>]) -> f64 {
         let row = &self.rows[index];
@@ -200,14 +211,16 @@ impl Problem for Refit<'_> {
     type State = Vec<Arc<Engine>>;
 
     fn state(&self, theta: &[f64]) -> Self::State {
-        let fitted = |free: &FreeEngine| {
-            let mut engine = free.engine.clone();
-            for &index in &free.parameters {
-                engine.set_parameter(&self.free[index].parameter, theta[index].exp());
-            }
-            Arc::new(engine)
+        self.engines.iter().map(|engine| self.fitted(engine, theta)).collect()
+    }
+
+    fn state_beside(&self, state: &Self::State, theta: &[f64], changed: usize) -> Self::State {
+        let engines = self.engines.iter().zip(state);
+        let updated = |(engine, old): (&FreeEngine, &Arc<Engine>)| match engine.parameters.contains(&changed) {
+            true => self.fitted(engine, theta),
+            false => Arc::clone(old),
         };
-        self.engines.iter().map(fitted).collect()
+        engines.map(updated).collect()
     }
 
     fn priors(&self) -> &[Prior] {
@@ -244,6 +257,10 @@ impl Problem for Part<'_, '_> {
 
     fn state(&self, theta: &[f64]) -> Self::State {
         self.all.state(theta)
+    }
+
+    fn state_beside(&self, state: &Self::State, theta: &[f64], changed: usize) -> Self::State {
+        self.all.state_beside(state, theta, changed)
     }
 
     fn priors(&self) -> &[Prior] {
@@ -372,5 +389,6 @@ fn group_weights(rows: &[Row<'_>]) -> Vec<f64> {
     for row in rows {
         *sizes.entry(group(row)).or_insert(0.0) += 1.0;
     }
-    rows.iter().map(|row| 1.0 / sizes[&group(row)]).collect()
+    let trust = |row: &Row<'_>| if row.measurement.core == Some(false) { DOUBTFUL } else { 1.0 };
+    rows.iter().map(|row| trust(row) / sizes[&group(row)]).collect()
 }

@@ -73,6 +73,11 @@ pub trait Problem: Sync {
     /// Prepares the residuals at these parameters.
     fn state(&self, theta: &[f64]) -> Self::State;
 
+    /// The same when only one parameter differs from those of a state.
+    fn state_beside(&self, _state: &Self::State, theta: &[f64], _changed: usize) -> Self::State {
+        self.state(theta)
+    }
+
     /// What is known of each parameter beforehand; their order is the order of `theta`.
     fn priors(&self) -> &[Prior];
 
@@ -324,7 +329,8 @@ impl<'a, P: Problem> Search<'a, P> {
 
     /// Forward differences, backward ones where a bound is in the way.
     fn slopes(&self, point: &Point) -> Result<Vec<Slopes>, SolveError> {
-        let columns = self.each_of(self.priors.len(), |parameter| self.column(point, parameter));
+        let here = self.problem.state(&point.theta);
+        let columns = self.each_of(self.priors.len(), |parameter| self.column(point, &here, parameter));
         let mut rows = vec![Slopes::new(); self.weights.len()];
         for (parameter, column) in columns.into_iter().enumerate() {
             for (index, slope) in column? {
@@ -335,7 +341,7 @@ impl<'a, P: Problem> Search<'a, P> {
     }
 
     /// Derivatives of the residuals by one parameter.
-    fn column(&self, point: &Point, parameter: usize) -> Result<Slopes, SolveError> {
+    fn column(&self, point: &Point, here: &P::State, parameter: usize) -> Result<Slopes, SolveError> {
         let (value, prior) = (point.theta[parameter], &self.priors[parameter]);
         if !prior.is_free() {
             return Ok(Slopes::new());
@@ -343,7 +349,7 @@ impl<'a, P: Problem> Search<'a, P> {
         let step = self.options.difference * value.abs().max(1.0);
         let mut theta = point.theta.clone();
         theta[parameter] = if value + step <= prior.hi { value + step } else { value - step };
-        let (beside, state) = (theta[parameter], self.problem.state(&theta));
+        let (beside, state) = (theta[parameter], self.problem.state_beside(here, &theta, parameter));
         let indices = (0..self.weights.len()).filter(|&index| self.problem.depends(index, parameter));
         let slopes = indices.map(|index| {
             let slope = (self.problem.residual(index, &state) - point.residuals[index]) / (beside - value);
