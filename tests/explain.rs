@@ -128,13 +128,16 @@ fn a_pipeline_that_splits_batches_is_explained_too() {
 #[test]
 fn every_law_has_a_public_source() {
     let model = compiled("deepseek-v3", "fp8-block", "h200-sxm-141gb", 8, "vllm-2026");
-    let explanation = model.explain(&steps(&model)[3]);
+    let mut load = model.load();
+    load.add_prefill(0, 32_000, true);
+    load.add_decode(1000, 1, 16.0);
+    let explanation = model.explain(&load);
     let laws = explanation.laws();
     assert!(laws.len() > 10);
     for law in &laws {
         assert!(!law.sources.is_empty() && law.sources.iter().all(|source| source.reference.len() > 10), "{law:?}");
     }
-    let latent = laws.iter().find(|law| law.parameter.contains("latent"));
+    let latent = laws.iter().find(|law| law.parameter == "prefill_attention.latent_compute");
     assert!(latent.is_some(), "{explanation}");
     let text = explanation.to_string();
     let table: Vec<usize> = text.lines().take_while(|line| !line.is_empty()).map(|line| line.chars().count()).collect();
@@ -222,13 +225,16 @@ fn what_cannot_be_measured_is_refused() {
     assert!(matches!(judge(10.0, 1 << 20, 1), DiagnosisError::Request(RequestError::ContextTooLong { .. })));
 }
 
-/// LocalScore result localscore-00002: llamafile 0.9.1 on an RTX 3090, Llama 3.1 8B Q4_K_M, 105.28 tok/s after 1,024 prompt tokens.
+/// XiongjieDai/GPU-Benchmarks-on-LLM-Inference, llama-bench of May 2024, Llama 3 8B Q4_K_M, 1,024 tokens generated.
 #[test]
-fn an_rtx_3090_at_105_tokens_per_second_is_healthy() {
-    let model = compiled("llama-3.1-8b", "q4_k_m", "rtx-3090-24gb", 1, "llama-cpp-cuda-2025");
-    let diagnosis = tps(&model, 105.28, 1032, 1);
-    assert_eq!(diagnosis.verdict, Verdict::Healthy, "{diagnosis}");
-    assert!(diagnosis.suspects.is_empty(), "{diagnosis}");
+fn published_llama_bench_rates_are_healthy() {
+    for (device, rate) in [("rtx-3090-24gb", 111.74), ("rtx-4090-24gb", 127.74)] {
+        let deployment =
+            deployment("llama-3-8b", "q4_k_m", device, 1, "llama-cpp-cuda-2024").with_flash_attention(false);
+        let diagnosis = tps(&StepModel::compile(&deployment).unwrap(), rate, 512, 1);
+        assert_eq!(diagnosis.verdict, Verdict::Healthy, "{diagnosis}");
+        assert!(diagnosis.suspects.is_empty(), "{diagnosis}");
+    }
 }
 
 /// NVIDIA/dgx-spark-playbooks issue 91: "is 4 tok/s for a 70B on a Spark a fault?" The issue counts 40.61 GB per token at 273 GB/s, a limit of
@@ -263,22 +269,23 @@ fn suspects_agree_with_what_was_measured() {
     assert!(close(diagnosis.suspects[0].time, sixteen), "{text}");
     // A part of the layers on the host, as llama.cpp allows and vLLM does not.
     assert!(text.contains("weights read from main memory"), "{text}");
+    assert!(diagnosis.does_not_fit.is_none() && diagnosis.fraction_of_limit() < diagnosis.expected_fraction_of_limit());
     let vllm = compiled("llama-3.1-8b", "awq-int4", "rtx-4090-24gb", 1, "vllm");
     assert!(!tps(&vllm, 20.0, 1000, 1).to_string().contains("main memory"));
     // A 70B in 4 bits does not fit on this card, whatever runs it.
     let large = compiled("llama-3.1-70b", "q4_k_m", "rtx-4090-24gb", 1, "llama.cpp");
     let diagnosis = tps(&large, 2.0, 1000, 1);
-    assert!(diagnosis.does_not_fit.is_some() && diagnosis.to_string().contains("Not all of it fits"), "{diagnosis}");
+    assert!(diagnosis.does_not_fit.is_some() && diagnosis.to_string().contains("Memory: does not fit"), "{diagnosis}");
 }
 
 #[test]
-fn layers_split_between_two_cards_look_like_one_card() {
-    let split = deployment("llama-3.1-70b", "q4_k_m", "rtx-3090-24gb", 2, "llama.cpp");
-    let one_by_one = split.clone().with_tensor_parallel(1).with_pipeline_parallel(2);
+fn layers_split_between_devices_are_suspected() {
+    let split = deployment("llama-3.1-70b", "fp8", "h100-sxm-80gb", 4, "vllm");
+    let one_by_one = split.clone().with_tensor_parallel(1).with_pipeline_parallel(4);
     let time = StepModel::compile(&one_by_one).unwrap().decode_step(1, 1000).total();
     let diagnosis = tps(&StepModel::compile(&split).unwrap(), 1.0 / time.as_seconds(), 1000, 1);
-    let found = diagnosis.suspects.iter().any(|suspect| suspect.what.contains("one after another"));
-    assert!(found || diagnosis.verdict == Verdict::Healthy, "{diagnosis}");
+    let found = diagnosis.suspects.iter().find(|suspect| suspect.what.contains("one after another"));
+    assert!(found.is_some_and(|suspect| close(suspect.time, time)), "{diagnosis}");
 }
 
 #[test]

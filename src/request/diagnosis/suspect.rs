@@ -6,6 +6,7 @@ use crate::deployment::Deployment;
 use crate::format::WeightFormat;
 use crate::hardware::{Device, System};
 use crate::operator::OperatorClass;
+use crate::request::Request;
 use crate::step::{Explanation, StepModel};
 use crate::units::{Bytes, BytesPerSecond, Seconds};
 
@@ -115,12 +116,16 @@ impl Case<'_> {
     /// All weights that the step reads come over a link instead of from the device's memory.
     fn weights_elsewhere(&self, explanation: &Explanation) -> Option<Suspect> {
         let device = self.model.deployment().system().device();
-        let link = device.host_link().filter(|_| !device.has_unified_memory())?;
-        let (bytes, time) = weights(explanation);
-        // Prompts read the weights once per step, and compute meanwhile.
+        let link = device.host_link().filter(|_| !device.has_unified_memory() && self.may_offload())?;
+        let (mut bytes, time) = weights(explanation);
+        if self.observation.is_prefill() {
+            let request = Request::new(self.observation.context, 1).with_batch(self.observation.batch);
+            bytes = self.model.weight_bytes_per_device() * self.model.prefill_steps(&request) as f64;
+        }
+        // Prompts compute meanwhile.
         let streamed = (bytes / link.bandwidth.value).max(time);
         Some(Suspect {
-            what: format!("all weights over {} ({} per step at {})", link.kind, bytes, link.bandwidth.value),
+            what: format!("all weights over {} ({} at {})", link.kind, bytes, link.bandwidth.value),
             time: self.expected - time + streamed,
             check: "the driver's fallback to system memory, offloading options, memory use near the limit",
         })

@@ -36,7 +36,7 @@ impl fmt::Display for Diagnosis {
         let low_high = (self.rate(self.predicted.high), self.rate(self.predicted.low));
         writeln!(f, "  {:<10} {:>16}   {}", "measured", self.rate(self.measured), self.measured)?;
         write!(f, "  {:<10} {:>16}   {}", "expected", self.rate(self.predicted.expected), self.predicted.expected)?;
-        if self.predicted.low < self.predicted.high {
+        if self.is_prediction() {
             write!(f, "; nine of ten measurements from {} to {}", low_high.0, low_high.1)?;
         }
         writeln!(
@@ -50,10 +50,7 @@ impl fmt::Display for Diagnosis {
         writeln!(f, "{}\n", self.utilisation())?;
         self.write_parts(f)?;
         if let Some(missing) = &self.does_not_fit {
-            writeln!(
-                f,
-                "\nNot all of it fits: {missing}.\nAn engine that runs it nevertheless keeps a part in slower memory."
-            )?;
+            writeln!(f, "\nMemory: {missing}.\nAn engine that runs it nevertheless keeps a part in slower memory.")?;
         }
         self.write_suspects(f)?;
         let advice = self.advice();
@@ -85,6 +82,9 @@ impl Diagnosis {
 
     fn reading(&self) -> String {
         let over = self.measured / self.predicted.expected;
+        if !self.is_prediction() && self.verdict != Verdict::Impossible {
+            return "The engine loses nothing, so it only says what the hardware could do; name a real one to learn what is usual.".into();
+        }
         match self.verdict {
             Verdict::Impossible => format!(
                 "The hardware needs {:.2} times the measured time at the least, so the measurement or its description is wrong.",
@@ -108,7 +108,13 @@ impl Diagnosis {
             (_, Some(mfu)) => format!("MFU {:.0} %", 100.0 * mfu),
             _ => String::new(),
         };
-        format!("{reached:.0} % of the hardware's limit are reached, {expected:.0} % are usual; {utilisation}.")
+        let usual = if self.is_prediction() { format!(", {expected:.0} % are usual") } else { String::new() };
+        format!("{reached:.0} % of the hardware's limit are reached{usual}; {utilisation}.")
+    }
+
+    /// Whether the engine says what is usual; the ideal one is a bound.
+    fn is_prediction(&self) -> bool {
+        self.predicted.low < self.predicted.high
     }
 
     fn write_parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,6 +181,9 @@ impl Diagnosis {
                 "other requests at the same time; temperature and clocks",
             ],
         };
+        if several && !matches!(self.verdict, Verdict::Slow | Verdict::Broken) {
+            advice.push("whether layers are split between the devices, not every matrix: nothing is summed up over the links then");
+        }
         if matches!(self.verdict, Verdict::Slow | Verdict::Broken) {
             advice.push(if prefill {
                 "prompts short enough that launches and the host count; the size of the engine's prompt batch"
