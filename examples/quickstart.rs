@@ -1,6 +1,6 @@
 //! How fast does a real model run on a real device, and why?
 //!
-//! Without arguments: Llama 3.1 70B in FP8 on four H100. Everything can be changed, see `--help`.
+//! Without arguments: Llama 3.1 70B in FP8 on four H100 under vLLM. Everything can be changed, see `--help`.
 
 mod shared;
 
@@ -27,8 +27,8 @@ struct Arguments {
     /// Format of the key-value cache (bf16, fp8, q8_0, ...)
     #[arg(long, default_value = "bf16")]
     kv: String,
-    /// Engine: a slug or alias of the catalog, or a profile file (.toml)
-    #[arg(long, default_value = "ideal")]
+    /// Engine: a slug or alias of the catalog, a profile file (.toml), or `ideal` for the hardware's limit
+    #[arg(long, default_value = "vllm")]
     engine: String,
     /// Prompt tokens
     #[arg(long, default_value_t = 2000)]

@@ -81,6 +81,12 @@ impl Deployment {
         Self { engine: engine.into(), ..self }
     }
 
+    /// On other devices, divided as before.
+    #[must_use]
+    pub fn with_system(self, system: System) -> Self {
+        Self { system, ..self }
+    }
+
     /// With attention kernels that keep scores on the chip, or explicitly without; engines have a default of their own.
     #[must_use]
     pub fn with_flash_attention(self, flash_attention: bool) -> Self {

@@ -118,13 +118,6 @@ impl StepModel {
         self.decode_step(request.batch, request.cached_before(position)).total()
     }
 
-    /// The prefill as if it were one step, operator by operator.
-    pub fn explain_prefill(&self, request: &Request) -> Explanation {
-        let mut load = self.load();
-        load.add_prefills(request.cached_prompt_tokens, request.new_prompt_tokens(), true, request.batch as f64);
-        self.explain(&load)
-    }
-
     /// The decode step before the output token at `position`, operator by operator.
     pub fn explain_decode(&self, request: &Request, position: u64) -> Explanation {
         let mut load = self.load();

@@ -18,10 +18,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod diagnosis;
 mod estimate;
 mod prefill;
 mod summary;
 
+pub use diagnosis::{Cause, Diagnosis, DiagnosisError, Measured, Observation, Suspect, Verdict};
 pub use estimate::RequestEstimate;
 pub use summary::Summary;
 

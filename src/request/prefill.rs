@@ -1,7 +1,7 @@
 //! The steps that process the prompts of a batch.
 
 use super::Request;
-use crate::step::{StepCost, StepModel};
+use crate::step::{Explainer, Explanation, StepCost, StepLoad, StepModel};
 
 impl StepModel {
     /// The cost of processing all prompts of the request: one step, or several where the engine limits the tokens of a step.
@@ -9,17 +9,16 @@ impl StepModel {
     /// Under a limit, prompts are processed one after another, as many tokens per step as allowed: chunks of long prompts, several short
     /// prompts together. Nothing is checked here: a prompt of which everything is cached costs nothing.
     pub fn prefill(&self, request: &Request) -> StepCost {
-        let (cached, new) = (request.cached_prompt_tokens, request.new_prompt_tokens());
-        let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
-        let Some(budget) =
-            budget.map(|budget| budget.value).filter(|&budget| budget < new.saturating_mul(request.batch))
-        else {
-            let mut load = self.load();
-            load.add_prefills(cached, new, true, request.batch as f64);
-            return self.cost(&load);
-        };
-        let steps = self.prefill_steps(request);
-        self.prefill_in_chunks(request.batch, cached, new, budget) * self.prompt_pipeline_share(steps)
+        let mut cost = StepCost::default();
+        self.each_prefill_step(request, |load| cost += self.cost(load));
+        cost * self.prefill_share(request)
+    }
+
+    /// The prefill operator by operator, all its steps together.
+    pub fn explain_prefill(&self, request: &Request) -> Explanation {
+        let mut explainer = Explainer::new(self);
+        self.each_prefill_step(request, |load| explainer.add(load));
+        explainer.finish(self.prefill_share(request))
     }
 
     /// Steps that [`prefill`](Self::prefill) takes.
@@ -29,9 +28,24 @@ impl StepModel {
         budget.map_or(1, |budget| tokens.div_ceil(budget.value.max(1)))
     }
 
-    fn prefill_in_chunks(&self, batch: u64, cached: u64, new: u64, budget: u64) -> StepCost {
-        let mut cost = StepCost::default();
-        let (mut waiting, mut done) = (batch, 0);
+    /// Share of the time of its steps that the prefill takes: less than 1 where they follow one another through a pipeline.
+    fn prefill_share(&self, request: &Request) -> f64 {
+        match self.prefill_steps(request) {
+            0 | 1 => 1.0,
+            steps => self.prompt_pipeline_share(steps),
+        }
+    }
+
+    fn each_prefill_step(&self, request: &Request, mut step: impl FnMut(&StepLoad)) {
+        let (cached, new) = (request.cached_prompt_tokens, request.new_prompt_tokens());
+        let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
+        let tokens = new.saturating_mul(request.batch);
+        let Some(budget) = budget.map(|budget| budget.value).filter(|&budget| budget < tokens) else {
+            let mut load = self.load();
+            load.add_prefills(cached, new, true, request.batch as f64);
+            return step(&load);
+        };
+        let (mut waiting, mut done) = (request.batch, 0);
         while waiting > 0 {
             let mut load = self.load();
             let mut room = budget;
@@ -53,8 +67,7 @@ impl StepModel {
                     done = 0;
                 }
             }
-            cost += self.cost(&load);
+            step(&load);
         }
-        cost
     }
 }

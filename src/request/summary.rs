@@ -3,7 +3,7 @@
 use super::{Request, RequestEstimate};
 use crate::memory::MemoryModel;
 use crate::roofline::Bound;
-use crate::step::StepModel;
+use crate::step::{Interval, StepModel};
 use crate::text::{Experience, Language, Tokenizer};
 use crate::units::{Bytes, Seconds};
 use serde::Serialize;
@@ -37,6 +37,24 @@ pub struct Summary {
     pub ttft_ms: f64,
     /// Mean time per output token after the first; null for an answer of one token.
     pub tpot_ms: Option<f64>,
+    /// Fast end of the interval of nine of ten measurements of `ttft_ms`; left out, as all ends are, under the ideal engine, which is a bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_low_ms: Option<f64>,
+    /// Slow end of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttft_high_ms: Option<f64>,
+    /// Fast end for `tpot_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpot_low_ms: Option<f64>,
+    /// Slow end for `tpot_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpot_high_ms: Option<f64>,
+    /// Fast end for `e2e_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub e2e_low_ms: Option<f64>,
+    /// Slow end for `e2e_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub e2e_high_ms: Option<f64>,
     /// Gap before the second token.
     pub itl_first_ms: Option<f64>,
     /// Gap before the last token.
@@ -92,6 +110,9 @@ impl RequestEstimate {
             assumptions
                 .push("tokenizer density not known: 4 characters per token assumed for characters per second".into());
         }
+        let (ttft_low_ms, ttft_high_ms) = ends(Some(self.ttft_interval));
+        let (tpot_low_ms, tpot_high_ms) = ends(self.tpot_interval);
+        let (e2e_low_ms, e2e_high_ms) = ends(Some(self.e2e_interval));
         Summary {
             model: deployment.model().slug.clone(),
             device: deployment.system().device().slug().to_string(),
@@ -105,6 +126,12 @@ impl RequestEstimate {
             batch: request.batch,
             ttft_ms: self.ttft.as_millis(),
             tpot_ms: self.tpot.map(Seconds::as_millis),
+            ttft_low_ms,
+            ttft_high_ms,
+            tpot_low_ms,
+            tpot_high_ms,
+            e2e_low_ms,
+            e2e_high_ms,
             itl_first_ms: self.itl_first.map(Seconds::as_millis),
             itl_last_ms: self.itl_last.map(Seconds::as_millis),
             e2e_ms: self.e2e.as_millis(),
@@ -128,6 +155,13 @@ impl RequestEstimate {
     }
 }
 
+/// The ends of an interval that is more than a point, in milliseconds.
+fn ends(interval: Option<Interval>) -> (Option<f64>, Option<f64>) {
+    interval
+        .filter(|interval| interval.low < interval.high)
+        .map_or((None, None), |interval| (Some(interval.low.as_millis()), Some(interval.high.as_millis())))
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { model, device, tensor_parallel, weight_format, kv_format, engine, .. } = self;
@@ -142,19 +176,26 @@ impl fmt::Display for Summary {
         let millis = |millis: f64| Seconds::from_millis(millis).to_string();
         let rate = |rate: f64| if rate < 1000.0 { format!("{rate:.1} tok/s") } else { format!("{rate:.0} tok/s") };
         let bytes = |bytes: f64| Bytes::from_bytes(bytes).to_string();
+        let interval = |low: Option<f64>, high: Option<f64>| {
+            let ends = low.zip(high);
+            ends.map_or(String::new(), |(low, high)| format!("({} to {}) ", millis(low), millis(high)))
+        };
         let mut row = |name: &str, value: String, meaning: &str| writeln!(f, "  {name:<22} {value:>20}   {meaning}");
-        let prefill = format!("time to first token, {} bound, MFU {:.0} %", self.prefill_bound, 100.0 * self.mfu);
+        let ttft = interval(self.ttft_low_ms, self.ttft_high_ms);
+        let prefill = format!("{ttft}time to first token, {} bound, MFU {:.0} %", self.prefill_bound, 100.0 * self.mfu);
         row("TTFT", millis(self.ttft_ms), &prefill)?;
         if let (Some(tpot), Some(first), Some(last)) = (self.tpot_ms, self.itl_first_ms, self.itl_last_ms) {
             let mbu = 100.0 * self.mbu.unwrap_or_default();
+            let ends = interval(self.tpot_low_ms, self.tpot_high_ms);
             row(
                 "TPOT",
                 millis(tpot),
-                &format!("mean time per output token, {} bound, MBU {mbu:.0} %", self.decode_bound),
+                &format!("{ends}mean time per output token, {} bound, MBU {mbu:.0} %", self.decode_bound),
             )?;
             row("ITL", format!("{} .. {}", millis(first), millis(last)), "inter-token latency, first .. last")?;
         }
-        row("E2E", millis(self.e2e_ms), "TTFT + (output tokens - 1) x TPOT")?;
+        let e2e = format!("{}TTFT + (output tokens - 1) x TPOT", interval(self.e2e_low_ms, self.e2e_high_ms));
+        row("E2E", millis(self.e2e_ms), &e2e)?;
         if let (Some(per_stream), Some(total)) = (self.tps_per_stream, self.tps_total) {
             row("TPS per stream", rate(per_stream), "decode rate that one user sees")?;
             row("TPS total", rate(total), "decode rate of the batch")?;
@@ -169,6 +210,9 @@ impl fmt::Display for Summary {
         let share = 100.0 * self.memory_per_device_bytes / self.memory_capacity_bytes;
         let of = format!("of {} on each device ({share:.0} %)", bytes(self.memory_capacity_bytes));
         row("memory", bytes(self.memory_per_device_bytes), &of)?;
+        if self.ttft_low_ms.is_some() {
+            writeln!(f, "\n  (low to high): nine of ten measurements are expected there")?;
+        }
         if let Some(experience) = &self.experience {
             writeln!(f, "\n  {experience}")?;
         }

@@ -16,7 +16,8 @@ mod terms;
 mod uncertainty;
 
 pub use cost::StepCost;
-pub use explain::{Explanation, OperatorCost};
+pub(crate) use explain::Explainer;
+pub use explain::{Explanation, LawReference, LawSource, LawValue, Loss, Losses, OperatorCost};
 pub use load::{PhaseLoad, StepLoad};
 pub use model::{CompileError, StepModel};
 pub use uncertainty::Interval;

@@ -1,0 +1,266 @@
+//! Prices every operator twice: under the engine, and at the hardware's limit.
+
+use super::source::LawSources;
+use super::{Explanation, OperatorCost};
+use crate::engine::{Arithmetic, Engine, Number, Parameter};
+use crate::operator::OperatorClass;
+use crate::roofline::{Bound, Work};
+use crate::step::StepLoad;
+use crate::step::compile::Terms;
+use crate::step::cost::OperatorTimes;
+use crate::step::model::StepModel;
+use crate::step::terms::CommunicationTerm;
+use crate::units::Seconds;
+use std::sync::Arc;
+
+/// Explains steps of one model and adds them up.
+pub(crate) struct Explainer<'a> {
+    model: &'a StepModel,
+    laws: LawSources<'a>,
+    /// The same deployment without losses; none if the engine has none.
+    limits: Vec<StepModel>,
+    operators: Vec<Explained>,
+    steps: usize,
+}
+
+struct Explained {
+    cost: OperatorCost,
+    /// The longest single step that the cost contains: its bound and laws stand for all.
+    longest: Seconds,
+    /// The last step that was added to it.
+    step: usize,
+}
+
+/// What passes the layers together.
+struct Step<'a> {
+    load: &'a StepLoad,
+    /// Factor on all times for stages that wait for one another.
+    loss: f64,
+}
+
+impl<'a> Explainer<'a> {
+    pub(crate) fn new(model: &'a StepModel) -> Self {
+        Self {
+            model,
+            laws: LawSources::new(model.deployment()),
+            limits: limits(model),
+            operators: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    /// Adds a step.
+    pub(crate) fn add(&mut self, load: &StepLoad) {
+        if load.tokens() <= 0.0 {
+            return;
+        }
+        self.steps += 1;
+        let pipeline = &self.model.pipeline;
+        let micro_batches = pipeline.decode_micro_batches(load.sequences());
+        let load = if micro_batches > 1.0 { load.scaled(1.0 / micro_batches) } else { *load };
+        let step = Step { load: &load, loss: pipeline.stage_loss(micro_batches) };
+        self.add_products(&step);
+        self.add_attention(&step);
+        self.add_rest(&step);
+        self.add_communication(&step);
+        let host = self.model.terms.host.time(&load);
+        let laws = self.laws.host(&load);
+        self.add_time(&step, ("engine", "step overhead"), OperatorClass::Overhead, 1.0, (host, Seconds::ZERO), laws);
+    }
+
+    /// The steps together, their times multiplied by `share`: what remains of them when they overlap.
+    pub(crate) fn finish(self, share: f64) -> Explanation {
+        let mut operators: Vec<OperatorCost> = self.operators.into_iter().map(|explained| explained.cost).collect();
+        for operator in &mut operators {
+            operator.work = operator.work * share;
+            for time in [&mut operator.time, &mut operator.fixed, &mut operator.ideal] {
+                *time = *time * share;
+            }
+        }
+        // Operators of one layer kind belong together, in the order in which the kinds first appear.
+        let mut groups: Vec<Arc<str>> = Vec::new();
+        for operator in &operators {
+            if !groups.contains(&operator.group) {
+                groups.push(operator.group.clone());
+            }
+        }
+        operators.sort_by_key(|operator| groups.iter().position(|group| *group == operator.group));
+        let total = operators.iter().map(|operator| operator.time).sum();
+        Explanation { engine: self.model.deployment().engine().slug.clone(), operators, total }
+    }
+
+    fn add_products(&mut self, step: &Step<'_>) {
+        let (model, load) = (self.model, step.load);
+        for (index, named) in model.terms.linears.iter().enumerate() {
+            let times = named.term.times(load);
+            let ideal = self.limit(&times, |terms| terms.linears.get(index).map(|limit| limit.term.times(load)));
+            let laws = self.laws.linear(&named.term, load, times.bound());
+            self.push(step, (&named.group, named.name), named.class, named.term.count, times, ideal, laws);
+        }
+        for (index, named) in model.terms.experts.iter().enumerate() {
+            let times = named.term.times(load);
+            let ideal = self.limit(&times, |terms| terms.experts.get(index).map(|limit| limit.term.times(load)));
+            let laws = self.laws.experts(&named.term, load, times.bound());
+            self.push(step, (&named.group, named.name), named.class, named.term.count, times, ideal, laws);
+        }
+    }
+
+    fn add_attention(&mut self, step: &Step<'_>) {
+        let (model, load) = (self.model, step.load);
+        for (index, named) in model.terms.prefill_attention.iter().enumerate() {
+            let times = named.term.times(load.prefill());
+            let limit = |terms: &Terms| Some(terms.prefill_attention.get(index)?.term.times(load.prefill()));
+            let ideal = self.limit(&times, limit);
+            let laws = self.laws.prefill_attention(&named.group, named.name, times.bound());
+            self.push(step, (&named.group, named.name), named.class, named.term.count, times, ideal, laws);
+        }
+        for (index, named) in model.terms.decode_attention.iter().enumerate() {
+            let times = named.term.times(load.decode());
+            let limit = |terms: &Terms| Some(terms.decode_attention.get(index)?.term.times(load.decode()));
+            let ideal = self.limit(&times, limit);
+            let laws = self.laws.decode_attention(&named.group, named.name, times.bound());
+            self.push(step, (&named.group, named.name), named.class, named.term.count, times, ideal, laws);
+        }
+    }
+
+    fn add_rest(&mut self, step: &Step<'_>) {
+        let (model, load) = (self.model, step.load);
+        for (index, named) in model.terms.recurrent.iter().enumerate() {
+            let times = named.term.times(load);
+            let ideal = self.limit(&times, |terms| terms.recurrent.get(index).map(|limit| limit.term.times(load)));
+            let laws = self.laws.recurrent(times.bound());
+            self.push(step, (&named.group, named.name), named.class, named.term.count, times, ideal, laws);
+        }
+        if let Some(term) = model.elementwise() {
+            let times = term.times(load);
+            let ideal = self.limit(&times, |terms| terms.elementwise.map(|limit| limit.times(load)));
+            let laws = self.laws.elementwise(load, times.bound());
+            let name = (&"outside layers".into(), "embedding, norms");
+            self.push(step, name, OperatorClass::Elementwise, 1.0, times, ideal, laws);
+        }
+        if let Some(term) = model.sampling() {
+            let times = term.times(load);
+            let ideal = self.limit(&times, |terms| terms.sampling.map(|limit| limit.times(load)));
+            let laws = self.laws.sampling(times.bound());
+            self.push(step, (&"output".into(), "sampling"), OperatorClass::Elementwise, 1.0, times, ideal, laws);
+        }
+    }
+
+    fn add_communication(&mut self, step: &Step<'_>) {
+        let Some(term) = &self.model.terms.communication else { return };
+        let reduces = if term.all_reduces > 0.0 { 1.0 } else { 0.0 };
+        type Call = (&'static str, f64, fn(&CommunicationTerm, &StepLoad) -> Seconds);
+        let calls: [Call; 4] = [
+            ("all-reduce", term.all_reduces, CommunicationTerm::all_reduce_time),
+            ("gather logits", reduces, CommunicationTerm::gather_time),
+            ("expert exchange", term.exchanges, CommunicationTerm::exchange_time),
+            ("stage hops", term.hops, CommunicationTerm::hop_time),
+        ];
+        for (name, count, time) in calls.into_iter().filter(|(_, count, _)| *count > 0.0) {
+            let own = time(term, step.load);
+            let limits = self.limits.iter().filter_map(|limit| limit.terms.communication.as_ref());
+            let ideal = limits.map(|limit| time(limit, step.load)).reduce(Seconds::min).unwrap_or(own);
+            let laws = match name {
+                "stage hops" => self.laws.hops(),
+                _ => self.laws.communication(ideal > own * 0.5),
+            };
+            self.add_time(step, ("communication", name), OperatorClass::Collective, count, (own, ideal), laws);
+        }
+    }
+
+    fn add_time(
+        &mut self,
+        step: &Step<'_>,
+        (group, name): (&str, &'static str),
+        class: OperatorClass,
+        count: f64,
+        (time, ideal): (Seconds, Seconds),
+        laws: Vec<super::LawSource>,
+    ) {
+        let bound = if class == OperatorClass::Collective { Bound::Interconnect } else { Bound::Overhead };
+        let fixed = if class == OperatorClass::Collective { Seconds::ZERO } else { time * step.loss };
+        let (group, work, time) = (group.into(), Work::default(), time * step.loss);
+        self.merge(OperatorCost { group, name, class, count, work, time, fixed, ideal, bound, laws });
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of an operator
+    fn push(
+        &mut self,
+        step: &Step<'_>,
+        (group, name): (&Arc<str>, &'static str),
+        class: OperatorClass,
+        count: f64,
+        times: OperatorTimes,
+        ideal: Seconds,
+        laws: Vec<super::LawSource>,
+    ) {
+        self.merge(OperatorCost {
+            group: group.clone(),
+            name,
+            class,
+            count,
+            work: times.work * step.loss,
+            time: times.total() * step.loss,
+            fixed: times.fixed * step.loss,
+            ideal,
+            bound: times.bound(),
+            laws,
+        });
+    }
+
+    /// Adds an operator to the same one of earlier steps.
+    fn merge(&mut self, cost: OperatorCost) {
+        if cost.time <= Seconds::ZERO {
+            return;
+        }
+        let steps = self.steps;
+        // A layer may have two operators of one name; each is added to its own.
+        let same = |known: &&mut Explained| {
+            let Explained { cost: known, step, .. } = known;
+            *step < steps && known.name == cost.name && known.class == cost.class && known.group == cost.group
+        };
+        let Some(known) = self.operators.iter_mut().find(same) else {
+            self.operators.push(Explained { longest: cost.time, cost, step: steps });
+            return;
+        };
+        known.step = steps;
+        let sum = &mut known.cost;
+        sum.work = sum.work + cost.work;
+        sum.time += cost.time;
+        sum.fixed += cost.fixed;
+        sum.ideal += cost.ideal;
+        if cost.time > known.longest {
+            known.longest = cost.time;
+            (sum.bound, sum.laws) = (cost.bound, cost.laws);
+        }
+    }
+
+    fn limit(&self, own: &OperatorTimes, times: impl Fn(&Terms) -> Option<OperatorTimes>) -> Seconds {
+        let limits = self.limits.iter().filter_map(|limit| times(&limit.terms));
+        limits.map(|times| times.total()).reduce(Seconds::min).unwrap_or(own.total())
+    }
+}
+
+/// The deployment under engines without losses: with the units that the number formats ask for, and with those that the engine uses
+/// instead where it chooses others (integer kernels on quantized weights are faster than the 16-bit peak on some devices).
+fn limits(model: &StepModel) -> Vec<StepModel> {
+    let deployment = model.deployment();
+    let engine = deployment.engine();
+    if engine.parameters().is_empty() {
+        return Vec::new();
+    }
+    let mut native = Engine::ideal();
+    // The same cache entries are read.
+    native.scheduling.sliding_windows = engine.scheduling.sliding_windows.clone();
+    native.scheduling.splits_decode_batches = engine.scheduling.splits_decode_batches.clone();
+    let mut engines = vec![native.clone()];
+    if engine.arithmetic != Arithmetic::default() {
+        // Beyond any share: what remains is the rate of the units themselves.
+        let unlimited = Some(Parameter::assumed(Number(1e6)));
+        let mut units = Engine { arithmetic: engine.arithmetic.clone(), ..native };
+        (units.gemm.compute, units.experts.compute) = (unlimited.clone(), unlimited);
+        engines.push(units);
+    }
+    let compiled = engines.into_iter().map(|engine| StepModel::compile(&deployment.clone().with_engine(engine)));
+    compiled.filter_map(Result::ok).collect()
+}
