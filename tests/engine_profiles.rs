@@ -1,7 +1,7 @@
 //! The engine profiles of `engine-profiles/`: all of them read, resolve and name only hardware, formats and links that exist.
 
 use llm_roofline::catalog::{Catalog, CatalogError};
-use llm_roofline::engine::{Engine, Keys, Number};
+use llm_roofline::engine::{Engine, Keys, Positive};
 use llm_roofline::format::WeightFormat;
 use llm_roofline::hardware::LinkKind;
 use llm_roofline::profile::Provenance;
@@ -226,7 +226,7 @@ fn children_keep_what_they_do_not_change() {
     assert_eq!(vllm.host.per_prompt_step, serving.host.per_prompt_step);
     let nim = engine("nim-2024");
     assert_eq!(nim.experts, engine("tensorrt-llm-0.9").experts);
-    assert_eq!(nim.experts.compute.as_ref().unwrap().value, Number(0.9));
+    assert_eq!(nim.experts.compute.as_ref().unwrap().value, Positive(0.9));
 }
 
 #[test]

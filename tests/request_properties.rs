@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use llm_roofline::deployment::DeploymentError;
-use llm_roofline::engine::{Parameter, Share};
+use llm_roofline::engine::{Parameter, Positive};
 use llm_roofline::memory::MemoryModel;
 use llm_roofline::memory::{DoesNotFit, MemoryPart};
 use llm_roofline::model::{Architecture, FeedForward, Mixer, Reach};
@@ -204,9 +204,9 @@ fn shapes_that_no_model_has_are_refused_instead_of_dividing_by_zero() {
     refuses(|architecture| architecture.hidden_size = 0);
     refuses(|architecture| architecture.layer_order.push(7));
     let mut engine = Engine::ideal();
-    engine.gemm.compute = Some(Parameter::assumed(Share(0.0)));
+    engine.gemm.compute = Some(Parameter::assumed(Positive(0.0)));
     let error = StepModel::compile(&Setup::new(dense(2, 1024, 8)).deployment().with_engine(engine)).unwrap_err();
-    assert_eq!(error.to_string(), "ideal: key `gemm.compute`: is 0, expected a share above 0 and at most 1");
+    assert_eq!(error.to_string(), "ideal: key `gemm.compute`: is 0, expected a positive finite number");
     let totals = |bits| Model::from_totals("totals", Totals::dense(7_000_000_000, bits, Bytes::ZERO));
     let system = || Setup::new(dense(2, 1024, 8)).deployment().system().clone();
     assert!(StepModel::compile(&Deployment::new(totals(16.0), system())).is_ok());

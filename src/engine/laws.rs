@@ -2,7 +2,7 @@
 //!
 //! A parameter that is absent stands for a mechanism that costs nothing: the ideal engine has none of them.
 
-use super::parameter::{AnyParameter, Number, Parameter, Share};
+use super::parameter::{AnyParameter, Number, Parameter, Positive, Share};
 use crate::units::Seconds;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ law! {
     /// - arithmetic with vector units, up to [`vector_rows`](super::Scheduling::vector_rows) rows: `vector_operations * M * K * N / fp32 peak`.
     GemmLaw {
         /// Share of the rate of the [`MatrixUnit`](super::MatrixUnit)s; no product is faster than the format's or the unit's own peak.
-        compute: Number,
+        compute: Positive,
         /// Share of the memory bandwidth.
         memory: Share,
         /// Share of the shorter of arithmetic and memory time that does not overlap with the longer.
@@ -79,7 +79,7 @@ law! {
     /// `launch + smooth_max(D expert matrices / (memory BW), 6hI(Tk + padding_rows D) imbalance/(compute P); serialised) + Tk(2h+3I) 2 bytes/(activation_memory BW)`.
     ExpertLaw {
         /// Share of the rate of the matrix units.
-        compute: Number,
+        compute: Positive,
         /// Share of the memory bandwidth in reading experts.
         memory: Share,
         /// Share of the shorter of arithmetic and memory time that does not overlap.

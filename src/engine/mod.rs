@@ -11,7 +11,7 @@ pub use laws::{
     CommunicationLaw, DecodeAttentionLaw, ElementwiseLaw, ExpertLaw, GemmLaw, HostLaw, PipelineLaw,
     PrefillAttentionLaw, RecurrentLaw, SamplingLaw, UncertaintyLaw,
 };
-pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Quantity, Resolved, Share};
+pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Positive, Quantity, Resolved, Share};
 pub use scheduling::{Arithmetic, MatrixUnit, Scheduling};
 
 use crate::profile::{self, ProfileError, Provenance, Sources};

@@ -33,6 +33,31 @@ pub struct Share(pub f64);
 #[serde(transparent)]
 pub struct Number(pub f64);
 
+/// A positive number that may exceed 1: a share of a unit's nominal rate that kernels can exceed.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Positive(pub f64);
+
+impl Quantity for Positive {
+    const EXPECTED: &'static str = "a positive finite number";
+
+    fn number(self) -> f64 {
+        self.0
+    }
+
+    fn from_number(number: f64) -> Self {
+        Self(number)
+    }
+
+    fn is_valid(number: f64) -> bool {
+        number.is_finite() && number > 0.0
+    }
+
+    fn clamped(number: f64) -> f64 {
+        number
+    }
+}
+
 impl Quantity for Share {
     const EXPECTED: &'static str = "a share above 0 and at most 1";
 

@@ -46,7 +46,7 @@ fn the_ideal_engine_is_valid_and_has_no_losses() {
 fn a_profile_keeps_what_it_does_not_change() {
     let child = Engine::from_toml_over(CHILD, "child.toml", find).unwrap();
     let compute = child.gemm.compute.as_ref().unwrap();
-    assert_eq!((compute.value, compute.source.as_str()), (Share(0.6), "field"));
+    assert_eq!((compute.value, compute.source.as_str()), (Positive(0.6), "field"));
     assert_eq!(compute.by_generation["hopper"].value, 0.9);
     assert_eq!(child.host.per_step.as_ref().unwrap().value, Seconds::from_millis(1.0));
     assert_eq!(child.version, "2");
@@ -57,9 +57,9 @@ fn a_profile_keeps_what_it_does_not_change() {
 
 #[test]
 fn bad_profiles_name_key_line_and_limit() {
-    let above_one = BASE.replace("value = 0.7", "value = 1.5");
+    let above_one = BASE.replace("gemm.compute", "gemm.memory").replace("value = 0.7", "value = 1.5");
     let error = Engine::from_toml(&above_one, "mine.toml").unwrap_err();
-    assert!(error.to_string().contains("gemm.compute") && error.to_string().contains("1.5"), "{error}");
+    assert!(error.to_string().contains("gemm.memory") && error.to_string().contains("1.5"), "{error}");
     let unsourced = BASE.replace("source = \"lab\" }\n", "source = \"hearsay\" }\n");
     let error = Engine::from_toml(&unsourced, "mine.toml").unwrap_err();
     assert!(error.to_string().contains("names the source `hearsay`"), "{error}");
@@ -88,5 +88,5 @@ fn parameters_are_set_by_name() {
     assert!(engine.set_parameter("gemm", 0.5).is_none());
     engine.set_parameter("gemm.compute", f64::NAN).unwrap();
     let error = engine.check().unwrap_err().to_string();
-    assert_eq!(error, "base: key `gemm.compute`: is NaN, expected a share above 0 and at most 1");
+    assert_eq!(error, "base: key `gemm.compute`: is NaN, expected a positive finite number");
 }

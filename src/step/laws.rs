@@ -6,7 +6,7 @@ use super::terms::{
 };
 use crate::collective::{Algorithm, AlphaBeta, CollectiveLaw, Group, Ring};
 use crate::deployment::Deployment;
-use crate::engine::{Engine, Keys, MatrixUnit, Number, Parameter, Quantity, Share};
+use crate::engine::{Engine, Keys, MatrixUnit, Number, Parameter, Positive, Quantity, Share};
 use crate::format::NumberFormat;
 use crate::hardware::{Device, SystemError};
 use crate::model::{FeedForward, Layer, Mixer};
@@ -358,7 +358,7 @@ impl<'a> Laws<'a> {
         }
     }
 
-    fn compute(&self, parameter: &Option<Parameter<Number>>, format: &[&str]) -> f64 {
+    fn compute(&self, parameter: &Option<Parameter<Positive>>, format: &[&str]) -> f64 {
         self.value(parameter, format, 1.0)
     }
 

@@ -2,7 +2,7 @@
 
 use super::source::LawSources;
 use super::{Explanation, OperatorCost};
-use crate::engine::{Arithmetic, Engine, Number, Parameter};
+use crate::engine::{Arithmetic, Engine, Parameter, Positive};
 use crate::operator::OperatorClass;
 use crate::roofline::{Bound, Work};
 use crate::step::StepLoad;
@@ -256,7 +256,7 @@ fn limits(model: &StepModel) -> Vec<StepModel> {
     let mut engines = vec![native.clone()];
     if engine.arithmetic != Arithmetic::default() {
         // Beyond any share: what remains is the rate of the units themselves.
-        let unlimited = Some(Parameter::assumed(Number(1e6)));
+        let unlimited = Some(Parameter::assumed(Positive(1e6)));
         let mut units = Engine { arithmetic: engine.arithmetic.clone(), ..native };
         (units.gemm.compute, units.experts.compute) = (unlimited.clone(), unlimited);
         engines.push(units);

@@ -1,7 +1,7 @@
 //! Which parameters of the engine's laws decide an operator's time, and where they come from.
 
 use crate::deployment::Deployment;
-use crate::engine::{AnyParameter, Engine, Keys, Number, Parameter, Quantity, Share};
+use crate::engine::{AnyParameter, Engine, Keys, Number, Parameter, Positive, Quantity, Share};
 use crate::model::{AttentionPass, Mixer};
 use crate::profile::Provenance;
 use crate::roofline::Bound;
@@ -283,6 +283,12 @@ trait Valued {
 }
 
 impl Valued for Share {
+    fn valued(number: f64) -> LawValue {
+        LawValue::Number(number)
+    }
+}
+
+impl Valued for Positive {
     fn valued(number: f64) -> LawValue {
         LawValue::Number(number)
     }
