@@ -53,7 +53,7 @@ law! {
         serialised: Number,
         /// Time of a launch with prologue and epilogue.
         launch: Seconds,
-        /// Time per 1,000 input features: a block walks them one after another, however small the rest is.
+        /// Time per 1,000 input features in matrix kernels: a block walks them one after another, however small the rest is.
         per_thousand_inputs: Seconds,
         /// Quantization of the inputs as a kernel of its own, in passes of 3 bytes per input element.
         quantize_passes: Number,
@@ -67,6 +67,8 @@ law! {
         unpack_operations: Number,
         /// Matrix kernels on quantized weights: bytes moved per weight when they are expanded to 16 bits first.
         expand_bytes: Number,
+        /// Matrix kernels on quantized weights: fp32 operations per weight when they are expanded to 16 bits first.
+        expand_operations: Number,
         /// Arithmetic rate that the power limit sustains, in 16-bit TFLOP/s per watt.
         sustained_tflops_per_watt: Number,
     }

@@ -99,13 +99,13 @@ impl<'a> Laws<'a> {
             matrix: MatrixKernel {
                 compute_per_row: product.flops_per_row / self.matrix_rate(product, self.compute(&law.compute, format)),
                 padding_rows: self.number(&law.padding_rows, format),
+                walk: self.seconds(&law.per_thousand_inputs, format) * product.inputs / 1000.0,
                 ..self.quantized_work(product, quantized)
             },
             vector_rows,
             vector_per_row: self.vector_seconds(product, &law.vector_operations),
             serialised: self.number(&law.serialised, format),
-            fixed: self.seconds(&law.launch, format)
-                + self.seconds(&law.per_thousand_inputs, format) * product.inputs / 1000.0,
+            fixed: self.seconds(&law.launch, format),
             fixed_per_row: quantize_bytes / self.bandwidth,
         }
     }
@@ -145,7 +145,9 @@ impl<'a> Laws<'a> {
         }
         MatrixKernel {
             unpack_per_row: product.weights * self.number(&law.unpack_operations, format) / self.vector_peak,
-            expand: product.weights * self.number(&law.expand_bytes, format) / self.bandwidth,
+            expand: product.weights
+                * (self.number(&law.expand_bytes, format) / self.bandwidth
+                    + self.number(&law.expand_operations, format) / self.vector_peak),
             ..MatrixKernel::default()
         }
     }

@@ -43,7 +43,7 @@ pub(super) struct LinearTerm {
     pub(super) vector_rows: f64,
     pub(super) vector_per_row: f64,
     pub(super) serialised: f64,
-    /// Launch, walk along the inputs.
+    /// Launch.
     pub(super) fixed: f64,
     /// Quantization of the inputs.
     pub(super) fixed_per_row: f64,
@@ -58,6 +58,8 @@ pub(super) struct MatrixKernel {
     pub(super) unpack_per_row: f64,
     /// Expansion of quantized weights before the product.
     pub(super) expand: f64,
+    /// Walk along the inputs.
+    pub(super) walk: f64,
 }
 
 impl LinearTerm {
@@ -68,15 +70,15 @@ impl LinearTerm {
             return OperatorTimes::default();
         }
         let bytes = self.weight_bytes + rows * self.bytes_per_row;
-        let (compute, unoverlapped) = if rows <= self.vector_rows {
-            (rows * self.vector_per_row, 0.0)
+        let (compute, unoverlapped, walk) = if rows <= self.vector_rows {
+            (rows * self.vector_per_row, 0.0, 0.0)
         } else {
             let matrix = &self.matrix;
             let compute = (rows + matrix.padding_rows) * matrix.compute_per_row;
-            (compute, rows * matrix.unpack_per_row + matrix.expand)
+            (compute, rows * matrix.unpack_per_row + matrix.expand, matrix.walk)
         };
         let work = Work { flops: Flops::from_flops(rows * self.flops_per_row), bytes: Bytes::from_bytes(bytes) };
-        let fixed = self.fixed + rows * self.fixed_per_row;
+        let fixed = self.fixed + walk + rows * self.fixed_per_row;
         operator_times(work, compute, bytes * self.memory_rate, self.serialised, unoverlapped, fixed, self.count)
     }
 }
