@@ -162,6 +162,7 @@ impl<'a> Compiler<'a> {
             input_bytes: first.input_bits / 8.0,
             peak: slowest.map_or(first.peak, |linear| linear.peak),
             key,
+            detail: if key == "k-quant" && (6.4..7.0).contains(&first.bits_per_weight) { "q6_k" } else { "" },
         }
     }
 

@@ -22,8 +22,9 @@ pub(super) struct Product {
     pub(super) outputs: f64,
     pub(super) input_bytes: f64,
     pub(super) peak: FlopsPerSecond,
-    /// What factors are looked up by.
+    /// What factors are looked up by: the format of the model, and the type of this matrix where it has kernels of its own.
     pub(super) key: &'static str,
+    pub(super) detail: &'static str,
 }
 
 /// An attention pass as one device runs it, in one phase.
@@ -83,7 +84,7 @@ impl<'a> Laws<'a> {
 
     /// A matrix product with the engine's dense kernels.
     pub(super) fn linear(&self, product: &Product, count: f64, rows: Rows) -> LinearTerm {
-        let (law, format) = (&self.engine.gemm, &[product.key][..]);
+        let (law, format) = (&self.engine.gemm, &[product.key, product.detail][..]);
         let quantized = product.key != "f16" && product.key != "f32";
         let vector_rows = self.engine.scheduling.vector_rows.as_ref().map_or(0.0, |rows| rows.value as f64);
         let quantize_bytes = 3.0 * product.inputs * self.number(&law.quantize_passes, format);
@@ -112,7 +113,7 @@ impl<'a> Laws<'a> {
 
     /// Routed experts with the engine's grouped kernels; `expert` is one expert, `term` what does not depend on the engine.
     pub(super) fn experts(&self, expert: &Product, term: ExpertTerm) -> ExpertTerm {
-        let (law, format) = (&self.engine.experts, &[expert.key][..]);
+        let (law, format) = (&self.engine.experts, &[expert.key, expert.detail][..]);
         let quantized = expert.key != "f16" && expert.key != "f32";
         let unshared = self.engine.scheduling.unshared_expert_rows.as_ref();
         let rate = 1.0 / self.load_bandwidth(self.share(&law.memory, format));
@@ -139,7 +140,7 @@ impl<'a> Laws<'a> {
 
     /// Unpacking and expansion of quantized weights; nothing for others.
     fn quantized_work(&self, product: &Product, quantized: bool) -> MatrixKernel {
-        let (law, format) = (&self.engine.gemm, &[product.key][..]);
+        let (law, format) = (&self.engine.gemm, &[product.key, product.detail][..]);
         if !quantized {
             return MatrixKernel::default();
         }
@@ -179,7 +180,7 @@ impl<'a> Laws<'a> {
     }
 
     fn vector_seconds(&self, product: &Product, operations: &Option<Parameter<Number>>) -> f64 {
-        product.weights * self.number(operations, &[product.key]) / self.vector_peak
+        product.weights * self.number(operations, &[product.key, product.detail]) / self.vector_peak
     }
 
     /// Attention of decode tokens.

@@ -304,7 +304,8 @@ impl Row<'_> {
         let (Some(law), Some(name), Some(table), Some(key)) = (law, name, table, key) else { return true };
         if table == "by_format" {
             let of_weights = matches!(law, "gemm" | "experts");
-            return !of_weights || key == self.weights_key || key == "f16";
+            // Some matrices of a model are kept in other formats than the rest, or expanded by other kernels.
+            return !of_weights || key == self.weights_key || ["f16", "q6_k", "int4", "gptq-int8"].contains(&key);
         }
         let full = format!("{law}.{name}");
         let parameters = engine.parameters();
