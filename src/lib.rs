@@ -31,12 +31,43 @@
 //! in 16 bits stays the same. A batch shares the reading of the weights. A faster arithmetic unit does nothing for decode, more
 //! bandwidth nothing for a long prefill. `examples/two_phases.rs` draws it.
 //!
+//! # What a real engine makes of it
+//!
+//! The numbers above are the hardware's limit, under the *ideal* engine. Real engines stay below it: every kernel takes microseconds to
+//! start, reads at a share of the bandwidth and multiplies at a share of the peak, devices wait for one another, the host prepares each
+//! step. An engine profile holds these numbers as laws, each with its source, fitted to published measurements. The same request under both:
+//!
+//! ```
+//! use llm_roofline::prelude::*;
+//!
+//! let catalog = Catalog::embedded();
+//! let answer = |engine: &str| -> Result<RequestEstimate, Box<dyn std::error::Error>> {
+//!     let system = System::new(catalog.device("h100-sxm-80gb")?, 1)?;
+//!     let deployment = Deployment::new(catalog.model("llama-3.1-8b")?, system).with_engine(catalog.engine(engine)?);
+//!     Ok(StepModel::compile(&deployment)?.request(&Request::new(4000, 500))?)
+//! };
+//! let (ideal, vllm) = (answer("ideal")?, answer("vllm")?);
+//!
+//! let tpot = vllm.tpot_interval.unwrap(); // prints as 7.01 ms (5.89 ms to 8.34 ms)
+//! assert_eq!(format!("{:.0}", tpot.expected.as_millis()), "7");
+//! assert!(tpot.low > ideal.tpot.unwrap() && tpot.high < tpot.expected * 1.5); // nine of ten measurements are expected in between
+//! // The limit is 4.65 ms, so decode takes about half more; the prompt takes almost twice its 61 ms.
+//! assert!((1.3..1.8).contains(&(vllm.tpot.unwrap() / ideal.tpot.unwrap())));
+//! assert!((1.5..2.3).contains(&(vllm.ttft / ideal.ttft)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`step::StepModel::explain`] names the law that costs most in each operator, and [`step::StepModel::why_slow`] judges a rate that you measured.
+//!
 //! # How the library is built
 //!
 //! - [`catalog`]: embedded profiles of devices, models and engines; [`import`] reads Hugging Face configurations and GGUF files.
-//! - [`deployment::Deployment`]: a model in some formats on a [`hardware::System`] under an [`engine::Engine`].
+//! - [`deployment::Deployment`]: a model in some formats on a [`hardware::System`] under an [`engine::Engine`], laid out with tensor, pipeline,
+//!   expert and data parallelism.
+//! - [`engine`]: the laws of kernels and of the host, as data; [`collective`]: all-reduces and exchanges between devices.
 //! - [`step::StepModel`]: the deployment compiled to coefficients; it prices any step in nanoseconds, and explains it.
-//! - `calibrate` (a cargo feature, on by default): published measurements, predicted and scored.
+//! - `calibrate` (a cargo feature, on by default): published measurements, predicted and scored; with the feature `fit` also the fit of
+//!   engine profiles to them.
 //! - [`request`]: unloaded requests; [`memory`]: what fits; [`text`] and [`delivery`]: what the reader notices.
 //!
 //! Where each number comes from is part of the answer: profiles name their sources, and every estimate lists its assumptions.
