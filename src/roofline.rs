@@ -172,7 +172,7 @@ impl Roofline {
 /// # Formula
 /// The larger root of `(t - a)(t - b) = serialised * a * b`, that is `(a + b + sqrt((a - b)^2 + 4 serialised a b)) / 2`: `max(a, b)` for 0, `a + b` for
 /// 1, in between a smooth maximum that grows with both. Two equal times give `a (1 + sqrt(serialised))`; the p-norm of
-/// `1/p = log2(1 + sqrt(serialised))` agrees there and is nowhere far, but costs two powers instead of a square root.
+/// `1/p = log2(1 + sqrt(serialised))` agrees there, but costs two powers instead of a square root.
 ///
 /// ```
 /// use llm_roofline::roofline::smooth_max;

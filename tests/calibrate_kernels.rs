@@ -2,8 +2,9 @@
 #![cfg(feature = "calibrate")]
 
 use llm_roofline::calibrate::fit::kernels::{
-    DecodeAttention, Fitted, Gemm, KernelError, Law, Measured, fit_folder, fit_groups, smooth_max,
+    DecodeAttention, Fitted, Gemm, KernelError, Law, Measured, fit_folder, fit_groups,
 };
+use llm_roofline::roofline::smooth_max;
 use proptest::prelude::*;
 use std::path::PathBuf;
 

@@ -1,13 +1,12 @@
 //! From a measured row to a prediction: which deployment, which steps, which number.
 
-use super::engine_choice::{EngineChoice, EngineQuery};
+use super::engine_choice::EngineQuery;
 use super::measurement::Measurement;
 use crate::catalog::{Catalog, CatalogError};
 use crate::deployment::Deployment;
 use crate::engine::Engine;
-use crate::format::{FormatError, KvFormat, WeightFormat};
+use crate::format::{FormatError, KvFormat};
 use crate::hardware::{System, SystemError};
-use crate::model::Model;
 use crate::profile::{Sourced, nearest};
 use crate::request::Request;
 use crate::step::{CompileError, Interval, StepModel};
@@ -221,9 +220,13 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     } else {
         deployment = deployment.with_weights(row.weight_format.parse()?);
     }
-    let (kv, kv_assumption) = kv_format(row, &choice, &model, deployment.weights())?;
+    let (kv, kv_assumption) = kv_format(row)?;
     assumptions.extend(kv_assumption);
-    Ok((laid_out(deployment.with_kv(kv), row), assumptions))
+    match kv {
+        Some(kv) => deployment = deployment.with_kv(kv),
+        None => assumptions.push(format!("cache in {}, the engine's choice", deployment.kv())),
+    }
+    Ok((laid_out(deployment, row), assumptions))
 }
 
 /// The row's parallelism and kernels.
@@ -261,35 +264,14 @@ fn with_micro_batch(engine: &Arc<Engine>, row: &Measurement) -> Result<Arc<Engin
     Ok(Arc::new(engine))
 }
 
-/// The format of the cache, and what was assumed about it.
-///
-/// TensorRT-LLM from 0.14 on caches in 8 bits where the published checkpoint asks for it: NVFP4 checkpoints and FP8 ones of dense models do.
-fn kv_format(
-    row: &Measurement,
-    engine: &EngineChoice,
-    model: &Model,
-    weights: &WeightFormat,
-) -> Result<(KvFormat, Option<String>), FormatError> {
-    if let Some(name) = &row.kv_format {
-        let different = name.strip_prefix("k-").and_then(|rest| rest.split_once("-v-"));
-        let Some((keys, values)) = different else { return Ok((name.parse()?, None)) };
-        let (keys, values): (KvFormat, KvFormat) = (keys.parse()?, values.parse()?);
-        let wider = if keys.bits_per_element(128) > values.bits_per_element(128) { keys } else { values };
-        return Ok((wider, Some(format!("keys in {keys} and values in {values} are both counted in {wider}"))));
-    }
-    let is_recent_tensorrt = matches!(engine.wanted.as_str(), "tensorrt-llm-2025" | "tensorrt-llm-2026");
-    let is_moe = model.architecture().is_some_and(|architecture| {
-        architecture.layer_kinds.iter().any(|kind| kind.layer.feed_forward.moe().is_some())
-    });
-    Ok(match weights {
-        WeightFormat::Nvfp4 if is_recent_tensorrt => {
-            (KvFormat::Fp8, Some("cache in fp8, as its checkpoint asks".into()))
-        }
-        WeightFormat::Fp8 if is_recent_tensorrt && !is_moe => {
-            (KvFormat::Fp8, Some("cache in fp8, as its checkpoint asks".into()))
-        }
-        _ => (KvFormat::default(), None),
-    })
+/// The format of the cache that the row states, and what was assumed about it; without one the engine decides.
+fn kv_format(row: &Measurement) -> Result<(Option<KvFormat>, Option<String>), FormatError> {
+    let Some(name) = &row.kv_format else { return Ok((None, None)) };
+    let different = name.strip_prefix("k-").and_then(|rest| rest.split_once("-v-"));
+    let Some((keys, values)) = different else { return Ok((Some(name.parse()?), None)) };
+    let (keys, values): (KvFormat, KvFormat) = (keys.parse()?, values.parse()?);
+    let wider = if keys.bits_per_element(128) > values.bits_per_element(128) { keys } else { values };
+    Ok((Some(wider), Some(format!("keys in {keys} and values in {values} are both counted in {wider}"))))
 }
 
 /// Metrics that can be predicted.

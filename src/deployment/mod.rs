@@ -8,10 +8,10 @@ mod stage;
 pub use error::DeploymentError;
 pub(crate) use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Keys};
 use crate::format::{KvFormat, NumberFormat, WeightFormat};
 use crate::hardware::{Link, System};
-use crate::model::{Model, ModelBody, Reach, Reaches};
+use crate::model::{Architecture, Model, ModelBody, Reach, Reaches};
 use crate::profile::Provenance;
 use layout::Layout;
 use std::sync::Arc;
@@ -37,12 +37,15 @@ pub struct Deployment {
     model: Arc<Model>,
     system: System,
     weights: WeightFormat,
-    kv: KvFormat,
+    kv: Option<KvFormat>,
     engine: Arc<Engine>,
     layout: Layout,
     flash_attention: Option<bool>,
     allow_long_context: bool,
 }
+
+/// What engines cache in when nothing else is asked for.
+static SIXTEEN_BIT_CACHE: KvFormat = KvFormat::Bf16;
 
 impl Deployment {
     /// The model on all devices of the system with tensor parallelism, in its native weight format and a 16-bit cache, under the
@@ -53,7 +56,7 @@ impl Deployment {
         let native = native.filter(|format| *format != WeightFormat::Fp32);
         Self {
             weights: native.unwrap_or_default(),
-            kv: KvFormat::default(),
+            kv: None,
             engine: Arc::new(Engine::ideal()),
             layout: Layout::tensor_parallel(system.count()),
             flash_attention: None,
@@ -72,7 +75,7 @@ impl Deployment {
     /// With a key-value cache in this format.
     #[must_use]
     pub fn with_kv(self, kv: KvFormat) -> Self {
-        Self { kv, ..self }
+        Self { kv: Some(kv), ..self }
     }
 
     /// Under this engine.
@@ -115,8 +118,20 @@ impl Deployment {
     }
 
     /// Format of the key-value cache.
-    pub const fn kv(&self) -> &KvFormat {
-        &self.kv
+    pub fn kv(&self) -> &KvFormat {
+        self.kv.as_ref().unwrap_or(if self.cache_follows_checkpoint() { &KvFormat::Fp8 } else { &SIXTEEN_BIT_CACHE })
+    }
+
+    /// Whether the engine takes the 8-bit cache that checkpoints in 8- and 4-bit floats of dense models, and in NVFP4 of any, ask for.
+    fn cache_follows_checkpoint(&self) -> bool {
+        let follows = self.engine.scheduling.cache_follows_checkpoint.as_ref().is_some_and(|follows| follows.value);
+        let is_moe = || self.model.architecture().is_some_and(Architecture::has_experts);
+        follows
+            && match self.weights {
+                WeightFormat::Nvfp4 => true,
+                WeightFormat::Fp8 => !is_moe(),
+                _ => false,
+            }
     }
 
     /// The engine.
@@ -184,12 +199,34 @@ impl Deployment {
                 totals.bits_per_weight, totals.kv_bytes_per_token
             ));
         }
+        assumptions.extend(self.engine_assumptions());
         if self.engine.slug == "ideal" {
             assumptions
                 .push("ideal engine: every operator reaches the peak, no overhead; real engines are slower".into());
         }
         if self.model.architecture().is_some_and(|architecture| architecture.state_elements() > 0) {
             assumptions.push("recurrent state kept in 16 bits".into());
+        }
+        assumptions
+    }
+
+    /// What the engine decides by default, and where its laws have no measurement behind them.
+    fn engine_assumptions(&self) -> Vec<String> {
+        let (engine, device) = (&self.engine, self.system.device());
+        let mut assumptions = Vec::new();
+        if self.kv.is_none() && self.cache_follows_checkpoint() {
+            assumptions.push(format!("cache in {}, as the checkpoint asks and {} does", self.kv(), engine.name));
+        }
+        let keys = device.kernel_keys();
+        let generation = keys.each_ref().map(String::as_str);
+        let keys = Keys { generation: &generation, format: &[self.weights.kernel_key()] };
+        let resolved = engine.gemm.compute.as_ref().map(|compute| compute.at(&keys));
+        if resolved.is_some_and(|compute| !compute.known) {
+            assumptions.push(format!(
+                "{} has not been measured on {} devices: defaults of its kernels, in a wider interval",
+                engine.name,
+                device.generation()
+            ));
         }
         assumptions
     }

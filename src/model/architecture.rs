@@ -178,6 +178,11 @@ impl Architecture {
         Reaches::new(&distinct).ok_or(distinct.len())
     }
 
+    /// Whether any layer is a mixture of experts.
+    pub fn has_experts(&self) -> bool {
+        self.layer_kinds.iter().any(|kind| kind.layer.feed_forward.moe().is_some())
+    }
+
     /// Recurrent state elements of one sequence, independent of its length.
     pub fn state_elements(&self) -> u64 {
         self.sum_layers(Layer::state_elements)

@@ -81,7 +81,7 @@ impl StepModel {
         let deployment = self.deployment();
         request.check(deployment.context_limit(), self.prefill_steps(request))?;
         let memory = self.memory_plan(request.batch, request.context_tokens());
-        let memory = memory.checked(deployment.tensor_parallel())?;
+        let memory = memory.checked(deployment.devices_per_replica())?;
         let (batch, steps) = (request.batch as f64, request.output_tokens - 1);
         let prefill = self.prefill(request);
         let decode = self.decode_run(request.batch, request.prompt_tokens, steps);
@@ -126,7 +126,7 @@ impl StepModel {
     }
 
     fn mfu(&self, tokens: f64, emitting: f64, time: Seconds) -> f64 {
-        let peak = self.linear_peak() * f64::from(self.deployment().tensor_parallel());
+        let peak = self.linear_peak() * f64::from(self.deployment().devices_per_replica());
         roofline::mfu(self.model_flops(tokens, emitting), time, peak)
     }
 

@@ -4,6 +4,7 @@
 //! to fit. Constants are positive and searched as logarithms.
 
 use crate::calibrate::fit::solver::Prior;
+use crate::roofline::smooth_max;
 
 /// A kernel law with `N` constants.
 pub trait Law<const N: usize>: Sync {
@@ -12,23 +13,6 @@ pub trait Law<const N: usize>: Sync {
 
     /// Predicted time in us.
     fn time_us(&self, constants: &[f64; N]) -> f64;
-}
-
-/// A smooth maximum of two times: `shared` of the shorter one cannot hide behind the longer one.
-///
-/// # Formula
-/// `(a + b + sqrt((a - b)^2 + 4 s a b)) / 2`, the larger root of `(t - a)(t - b) = s a b`: the maximum at `s = 0`, the sum at 1.
-///
-/// # Examples
-/// ```
-/// use llm_roofline::calibrate::fit::kernels::smooth_max;
-///
-/// assert_eq!(smooth_max(3.0, 4.0, 0.0), 4.0);
-/// assert_eq!(smooth_max(3.0, 4.0, 1.0), 7.0);
-/// assert_eq!(smooth_max(4.0, 4.0, 0.25), 6.0);
-/// ```
-pub fn smooth_max(a: f64, b: f64, shared: f64) -> f64 {
-    (a + b + ((a - b).powi(2) + 4.0 * shared * (a * b)).sqrt()) / 2.0
 }
 
 fn efficiency(name: &str, typical: f64) -> Prior {

@@ -9,7 +9,7 @@ mod tables;
 
 pub use laws::{
     AllReduce, DecodeAttention, DecodeAttentionItems, Experts, Gemm, Law, LibraryAllReduce, PrefillAttention,
-    PrefillAttentionWalk, smooth_max,
+    PrefillAttentionWalk,
 };
 
 use super::solver::{Options, Prior, Problem, Solution, SolveError, solve};
