@@ -1,5 +1,5 @@
 //! Kernel laws: their limits, and fits that find the constants a table was made with.
-#![cfg(feature = "calibrate")]
+#![cfg(feature = "fit")]
 
 use llm_roofline::calibrate::fit::kernels::{
     DecodeAttention, Fitted, Gemm, KernelError, Law, Measured, fit_folder, fit_groups, smooth_max,
