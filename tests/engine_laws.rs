@@ -12,12 +12,15 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use std::sync::{Arc, LazyLock};
 
-/// One device of every generation of the catalog.
+/// One device of every generation of the catalog, with memory for any of the models.
 static DEVICES: LazyLock<Vec<Arc<Device>>> = LazyLock::new(|| {
     let mut devices: Vec<Arc<Device>> = Vec::new();
     for device in Catalog::embedded().devices().map(|entry| entry.load().unwrap()) {
         if !devices.iter().any(|known| known.kernel_keys() == device.kernel_keys()) {
-            devices.push(device);
+            let mut profile = device.profile().clone();
+            profile.memory.capacity.value = Bytes::from_tb(10.0);
+            profile.memory.usable = None;
+            devices.push(Arc::new(Device::new(profile).unwrap()));
         }
     }
     devices
@@ -134,7 +137,39 @@ fn possible(model: &str, layout: Layout) -> bool {
         || matches!(model, "qwen3-30b-a3b" | "mixtral-8x7b" | "deepseek-v2-lite" | "gpt-oss-20b" | "qwen3-next-80b-a3b")
 }
 
-fn any_deployment() -> impl Strategy<Value = Deployment> {
+/// A deployment by its names, so that failures are short to read.
+#[derive(Clone, Copy)]
+struct Chosen {
+    device: usize,
+    engine: usize,
+    model: &'static str,
+    weights: &'static str,
+    layout: Layout,
+    flash_attention: Option<bool>,
+}
+
+impl Chosen {
+    fn deployment(&self) -> Deployment {
+        let deployment = on(&DEVICES[self.device], self.model, self.weights, &ENGINES[self.engine], self.layout);
+        match self.flash_attention {
+            Some(fused) => deployment.with_flash_attention(fused),
+            None => deployment,
+        }
+    }
+}
+
+impl std::fmt::Debug for Chosen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fused = match self.flash_attention {
+            Some(true) => "fused attention",
+            Some(false) => "unfused attention",
+            None => "the engine's attention",
+        };
+        write!(f, "{}, {fused}", what(&self.deployment()))
+    }
+}
+
+fn any_deployment() -> impl Strategy<Value = Chosen> {
     let parts = (
         0..DEVICES.len(),
         0..ENGINES.len(),
@@ -145,11 +180,7 @@ fn any_deployment() -> impl Strategy<Value = Deployment> {
     );
     parts.prop_map(|(device, engine, model, weights, layout, flash_attention)| {
         let layout = if possible(model, layout) { layout } else { Layout::One };
-        let deployment = on(&DEVICES[device], model, weights, &ENGINES[engine], layout);
-        match flash_attention {
-            Some(fused) => deployment.with_flash_attention(fused),
-            None => deployment,
-        }
+        Chosen { device, engine, model, weights, layout, flash_attention }
     })
 }
 
@@ -158,7 +189,7 @@ fn any_deployment() -> impl Strategy<Value = Deployment> {
 fn at_peak(deployment: &Deployment) -> [Deployment; 2] {
     let engine = deployment.engine();
     let mut native = Engine::ideal();
-    native.scheduling = engine.scheduling.clone();
+    (native.scheduling, native.sources) = (engine.scheduling.clone(), engine.sources.clone());
     // These choose kernels, and no kernel beats the hardware.
     (native.scheduling.vector_rows, native.scheduling.unshared_expert_rows) = (None, None);
     let mut units = native.clone();
@@ -244,6 +275,7 @@ proptest! {
 
     #[test]
     fn no_layout_beats_the_roofline(deployment in any_deployment(), work in any_work(), output in 2u64..500) {
+        let deployment = deployment.deployment();
         let time = work.time(&deployment);
         let limits = at_peak(&deployment);
         let limit = work.time(&limits[0]).min(work.time(&limits[1]));
@@ -257,6 +289,7 @@ proptest! {
 
     #[test]
     fn better_hardware_is_never_slower(deployment in any_deployment(), work in any_work(), factor in 1.0..8.0_f64) {
+        let deployment = deployment.deployment();
         let time = work.time(&deployment);
         let bandwidth = with_device(&deployment, |device| {
             device.memory.bandwidth.value = device.memory.bandwidth.value * factor;
@@ -283,6 +316,7 @@ proptest! {
         sequences in 1u64..300,
         chunks in 1u64..40,
     ) {
+        let deployment = deployment.deployment();
         let model = compiled(&deployment);
         let decode = |context| model.decode_step(sequences, context).total();
         prop_assert!(decode(context) <= decode(context + more) * SAME, "context, {}", what(&deployment));
@@ -296,6 +330,7 @@ proptest! {
 
     #[test]
     fn intervals_enclose_the_prediction(deployment in any_deployment(), work in any_work()) {
+        let deployment = deployment.deployment();
         let model = compiled(&deployment);
         let interval = model.interval(&model.cost(&work.load(&model)));
         prop_assert_eq!(interval.expected, work.time(&deployment));
@@ -314,6 +349,7 @@ proptest! {
         cached in prop_oneof![0u64..200, 200u64..40_000],
         steps in 1u64..300,
     ) {
+        let deployment = deployment.deployment();
         let model = compiled(&deployment);
         let run = model.decode_run(sequences, cached, steps);
         let single = |step| model.decode_step(sequences, cached + step);

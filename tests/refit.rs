@@ -50,8 +50,8 @@ fn changed_constants_are_found_again() {
         assert_eq!(deployment.engine().slug, profile);
         row.value = price(row, &StepModel::compile(&deployment.with_engine(engine)).unwrap()).unwrap();
     }
-    // Priors that say next to nothing.
-    let priors = changes.map(|(name, _)| free(profile, name, value(profile, name), 3.0));
+    // Priors that are far off and say next to nothing.
+    let priors = changes.map(|(name, factor)| free(profile, name, value(profile, name) * factor.sqrt() * 0.7, 3.0));
     let refit = Refit::new(Catalog::embedded(), &rows, priors.to_vec()).unwrap();
     assert_eq!(refit.rows().count(), rows.len());
     let solution = refit.solve().unwrap();
