@@ -21,9 +21,6 @@ fn scored() -> Vec<(Measurement, Scored)> {
 fn check(what: &str, rows: &[(Measurement, Scored)], chosen: impl Fn(&Measurement) -> bool, bounds: [f64; 2]) {
     let score = Score::of(rows.iter().filter(|(row, _)| chosen(row)).map(|(_, scored)| scored));
     let errors = score.errors.unwrap();
-        "{what}: {} rows, {:.3} {:.3} {:.3?}",
-        score.rows, errors.median_ape, errors.p90_ape, errors.interval_coverage
-    );
     assert!(score.rows > 10, "{what}: {} rows", score.rows);
     assert!(errors.median_ape <= bounds[0], "{what}: median error {:.3}, bound {}", errors.median_ape, bounds[0]);
     assert!(errors.p90_ape <= bounds[1], "{what}: 90th percentile {:.3}, bound {}", errors.p90_ape, bounds[1]);
