@@ -4,20 +4,29 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use llm_roofline::prelude::*;
 use std::hint::black_box;
 
-fn deployment(model: &str, device: &str, count: u32, weights: &str) -> Deployment {
+fn deployment(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> Deployment {
     let catalog = Catalog::embedded();
     let system = System::new(catalog.device(device).expect("known device"), count).expect("a system");
     let model = catalog.model(model).expect("known model");
-    Deployment::new(model, system).with_weights(weights.parse().expect("known format"))
+    let engine = catalog.engine(engine).expect("known engine");
+    Deployment::new(model, system).with_weights(weights.parse().expect("known format")).with_engine(engine)
 }
 
 fn step(criterion: &mut Criterion) {
     let cases = [
-        ("llama-3.1-70b fp8 tp4", deployment("llama-3.1-70b", "h100-sxm-80gb", 4, "fp8")),
-        ("deepseek-v3 fp8-block tp16", deployment("deepseek-v3", "h200-sxm-141gb", 16, "fp8-block")),
-        ("gpt-oss-120b mxfp4", deployment("gpt-oss-120b", "h100-sxm-80gb", 1, "mxfp4")),
-        ("nemotron-super-49b bf16 tp2", deployment("nemotron-super-49b", "h100-sxm-80gb", 2, "bf16")),
-        ("qwen2.5-7b q4_k_m", deployment("qwen2.5-7b", "rtx-4090-24gb", 1, "q4_k_m")),
+        ("llama-3.1-70b fp8 tp4, ideal", deployment("llama-3.1-70b", "h100-sxm-80gb", 4, "fp8", "ideal")),
+        ("deepseek-v3 fp8-block tp16, ideal", deployment("deepseek-v3", "h200-sxm-141gb", 16, "fp8-block", "ideal")),
+        ("nemotron-super-49b bf16 tp2, ideal", deployment("nemotron-super-49b", "h100-sxm-80gb", 2, "bf16", "ideal")),
+        ("llama-3.1-70b fp8 tp4, vllm-2026", deployment("llama-3.1-70b", "h100-sxm-80gb", 4, "fp8", "vllm-2026")),
+        (
+            "llama-3.1-8b q4_k_m, llama-cpp-cuda-2026",
+            deployment("llama-3.1-8b", "rtx-4090-24gb", 1, "q4_k_m", "llama-cpp-cuda-2026"),
+        ),
+        ("gpt-oss-120b mxfp4, vllm-2026", deployment("gpt-oss-120b", "h100-sxm-80gb", 1, "mxfp4", "vllm-2026")),
+        (
+            "deepseek-v3 fp8-block tp8, sglang-2026",
+            deployment("deepseek-v3", "h200-sxm-141gb", 8, "fp8-block", "sglang-2026"),
+        ),
     ];
     for (name, deployment) in &cases {
         let model = StepModel::compile(deployment).expect("a possible deployment");

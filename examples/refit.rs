@@ -8,9 +8,7 @@ use llm_roofline::calibrate::fit::refit::{Refit, read_free_parameters};
 use llm_roofline::calibrate::fit::set_in_text;
 use llm_roofline::calibrate::{Measurement, read_measurements};
 use llm_roofline::prelude::*;
-use std::collections::BTreeSet;
-use std::error::Error;
-use std::fs;
+use std::{collections::BTreeSet, error::Error, fs};
 
 /// Fits the free constants of the engine profiles to measurements.
 #[derive(Parser)]

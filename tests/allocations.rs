@@ -115,3 +115,39 @@ fn pricing_allocates_nothing() {
         assert!(answer.is_ok());
     }
 }
+
+/// Engines with every law: chunked prompts, vector kernels for few rows, pipelines that split batches, attention in data-parallel ranks.
+#[test]
+fn pricing_under_real_engines_allocates_nothing() {
+    let catalog = Catalog::embedded();
+    let deployment = |engine: &str, model: &str, weights: &str, device: &str, count: u32| {
+        let system = System::new(catalog.device(device).unwrap(), count).unwrap();
+        Deployment::new(catalog.model(model).unwrap(), system)
+            .with_weights(weights.parse().unwrap())
+            .with_engine(catalog.engine(engine).unwrap())
+            .with_tensor_parallel(1)
+    };
+    for deployment in [
+        deployment("llama-cpp-cuda-2026", "llama-3.1-8b", "q4_k_m", "rtx-4090-24gb", 1),
+        deployment("llama-cpp-metal-2023", "gemma-3-27b", "q8_0", "m3-ultra-80c", 1),
+        deployment("vllm-2026", "llama-3.1-70b", "fp8", "h100-sxm-80gb", 4).with_tensor_parallel(4),
+        deployment("vllm-2026", "gpt-oss-120b", "mxfp4", "h100-sxm-80gb", 4).with_pipeline_parallel(4),
+        deployment("sglang-2026", "deepseek-v3", "fp8-block", "h200-sxm-141gb", 8)
+            .with_data_parallel_attention(8)
+            .with_expert_parallel(8),
+    ] {
+        let model = StepModel::compile(&deployment).unwrap();
+        let mut load = model.load();
+        load.add_prefill(100, 200, true);
+        load.add_decode(1000, 1, 64.0);
+        let engine = &deployment.engine().slug;
+        let (count, cost) = allocations(|| model.cost(&load));
+        assert_eq!(count, 0, "price of a step under {engine}");
+        let (count, interval) = allocations(|| model.interval(&cost));
+        assert_eq!(count, 0, "interval of a step under {engine}");
+        assert!(interval.high > cost.total());
+        let (count, answer) = allocations(|| model.request(&Request::new(5000, 500).with_batch(3)));
+        assert_eq!(count, 0, "estimate of a request under {engine}");
+        assert!(answer.is_ok());
+    }
+}

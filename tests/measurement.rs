@@ -1,4 +1,5 @@
 //! Published measurements: reading them, predicting rows, scoring predictions.
+#![cfg(feature = "calibrate")]
 
 use llm_roofline::calibrate::*;
 use llm_roofline::format::KvFormat;

@@ -29,7 +29,7 @@ pub struct EngineQuery<'a> {
 pub struct EngineChoice {
     /// The profile.
     pub engine: Arc<Engine>,
-    /// Slug of the profile that would have been the best choice; that of `engine`, if the catalog has it.
+    /// Slug of the profile that would have been the best choice: that of `engine`, if the catalog has it.
     pub wanted: String,
     /// What was assumed, in a sentence.
     pub note: String,
@@ -152,8 +152,12 @@ fn first_existing(catalog: &Catalog, slugs: Vec<String>, reason: String) -> Resu
     let wanted = slugs.first().cloned().unwrap_or_default();
     for slug in slugs.iter().map(String::as_str).chain([DEFAULT]) {
         if let Some(engine) = existing(catalog, slug)? {
-            let instead = if slug == wanted { String::new() } else { format!(", for want of {wanted}") };
-            return Ok(EngineChoice { note: format!("{reason}: profile {}{instead}", engine.slug), wanted, engine });
+            let note = format!("{reason}: profile {}", engine.slug);
+            // A profile may answer to the names of several eras.
+            return Ok(match slug == wanted {
+                true => EngineChoice { wanted: engine.slug.clone(), note, engine },
+                false => EngineChoice { note: format!("{note}, for want of {wanted}"), wanted, engine },
+            });
         }
     }
     let note = format!("{reason}: profile ideal, for want of {wanted}");
@@ -311,7 +315,10 @@ mod tests {
         assert_eq!(versioned("tensorrt-llm", "0.9.0"), "tensorrt-llm-0.9");
         assert_eq!(versioned("trt-llm", "v1.2.0rc6.post2"), "tensorrt-llm-2026");
         assert_eq!(versioned("sglang", "0.4.6.post1"), "sglang-2024");
-        assert_eq!(versioned("llama.cpp", "b4384 14b699ec"), "llama-cpp-cuda-2024");
+        assert_eq!(versioned("llama.cpp", "b3299"), "llama-cpp-cuda-2024");
+        // From July 2024 on quantized matrices were multiplied as they are; `llama-cpp-cuda-2024-h2` is another name of that profile.
+        assert_eq!(versioned("llama.cpp", "b4384 14b699ec"), "llama-cpp-cuda-2024-mmq");
+        assert_eq!(versioned("llama.cpp", "b5780"), "llama-cpp-cuda-2025");
     }
 
     #[test]
@@ -327,6 +334,9 @@ mod tests {
     fn local_engines_are_split_by_backend_and_time() {
         assert_eq!(dated("llama.cpp", "2024-02", "rtx-4090-24gb"), "llama-cpp-cuda-2023");
         assert_eq!(dated("llama.cpp", "2024-03", "m2-ultra-76c"), "llama-cpp-metal-2024");
+        assert_eq!(dated("llama.cpp", "2024-06", "rtx-4090-24gb"), "llama-cpp-cuda-2024");
+        assert_eq!(dated("llama.cpp", "2025-06", "rtx-4090-24gb"), "llama-cpp-cuda-2024-mmq");
+        assert_eq!(dated("llama.cpp", "2025-06", "rx-7900-xtx-24gb"), "llama-cpp-rocm-2024");
         assert_eq!(dated("llama.cpp", "2025-07-01", "strix-halo-128gb"), "llama-cpp-rocm-2025");
         assert_eq!(dated("llama.cpp", "2026-08 (transcribed)", "arc-b580-12gb"), "llama-cpp-vulkan-2026");
         assert_eq!(dated("ik_llama.cpp", "2025", "epyc-9755"), "ik-llama-cpp-cpu");
@@ -342,12 +352,20 @@ mod tests {
         engine.slug = "llama-cpp-cuda-2025".into();
         engine.name = "llama.cpp of 2025".into();
         engine.aliases.clear();
-        let catalog = Catalog::embedded().with_engine(engine);
+        let catalog = Catalog::empty().with_engine(engine);
         let query = EngineQuery { date: Some("2023-11"), backend: Some("cuda"), ..EngineQuery::new("llama.cpp") };
         let choice = query.choose(&catalog).unwrap();
-        assert!(choice.engine.slug.starts_with("llama-cpp-cuda-"), "{choice:?}");
-        assert_eq!(choice.wanted, "llama-cpp-cuda-2023");
-        assert!(choice.note.starts_with("no version known, dated 2023-11: profile llama-cpp-cuda-"), "{}", choice.note);
+        assert_eq!(
+            (choice.engine.slug.as_str(), choice.wanted.as_str()),
+            ("llama-cpp-cuda-2025", "llama-cpp-cuda-2023")
+        );
+        assert_eq!(
+            choice.note,
+            "no version known, dated 2023-11: profile llama-cpp-cuda-2025, for want of llama-cpp-cuda-2023"
+        );
+        let choice = EngineQuery::new("vllm").choose(&catalog).unwrap();
+        assert_eq!((choice.engine.slug.as_str(), choice.wanted.as_str()), ("ideal", "vllm-2026"));
+        assert!(choice.note.ends_with(": profile ideal, for want of vllm-2026"), "{}", choice.note);
     }
 
     #[test]

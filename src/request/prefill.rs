@@ -2,6 +2,7 @@
 
 use super::Request;
 use crate::step::{Explainer, Explanation, StepCost, StepLoad, StepModel};
+use crate::units::Seconds;
 
 impl StepModel {
     /// The cost of processing all prompts of the request: one step, or several where the engine limits the tokens of a step.
@@ -9,16 +10,15 @@ impl StepModel {
     /// Under a limit, prompts are processed one after another, as many tokens per step as allowed: chunks of long prompts, several short
     /// prompts together. Nothing is checked here: a prompt of which everything is cached costs nothing.
     pub fn prefill(&self, request: &Request) -> StepCost {
-        let mut cost = StepCost::default();
-        self.each_prefill_step(request, |load| cost += self.cost(load));
-        cost * self.prefill_share(request)
+        let (cost, share) = self.prefill_one_by_one(request);
+        cost * share
     }
 
     /// The prefill operator by operator, all its steps together.
     pub fn explain_prefill(&self, request: &Request) -> Explanation {
         let mut explainer = Explainer::new(self);
         self.each_prefill_step(request, |load| explainer.add(load));
-        explainer.finish(self.prefill_share(request))
+        explainer.finish(self.prefill_one_by_one(request).1)
     }
 
     /// Steps that [`prefill`](Self::prefill) takes.
@@ -28,12 +28,17 @@ impl StepModel {
         budget.map_or(1, |budget| tokens.div_ceil(budget.value.max(1)))
     }
 
-    /// Share of the time of its steps that the prefill takes: less than 1 where they follow one another through a pipeline.
-    fn prefill_share(&self, request: &Request) -> f64 {
-        match self.prefill_steps(request) {
-            0 | 1 => 1.0,
-            steps => self.prompt_pipeline_share(steps),
-        }
+    /// The steps of the prefill one after another, and the share of their time that it takes: less than 1 where they follow one another
+    /// through a pipeline.
+    fn prefill_one_by_one(&self, request: &Request) -> (StepCost, f64) {
+        let (mut cost, mut longest) = (StepCost::default(), Seconds::ZERO);
+        self.each_prefill_step(request, |load| {
+            let step = self.cost(load);
+            longest = longest.max(step.total());
+            cost += step;
+        });
+        let total = cost.total();
+        (cost, if longest < total { self.prompt_pipeline_share(longest / total) } else { 1.0 })
     }
 
     fn each_prefill_step(&self, request: &Request, mut step: impl FnMut(&StepLoad)) {

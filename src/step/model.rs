@@ -150,9 +150,9 @@ impl StepModel {
         self.cost_at_once(load)
     }
 
-    /// Share of the time of `steps` prompt steps that a pipeline takes for them.
-    pub(crate) fn prompt_pipeline_share(&self, steps: u64) -> f64 {
-        self.pipeline.prompt_share(steps as f64)
+    /// Share of the time of prompt steps that a pipeline takes for them, the longest taking the share `longest`.
+    pub(crate) fn prompt_pipeline_share(&self, longest: f64) -> f64 {
+        self.pipeline.prompt_share(longest)
     }
 
     /// The cost of tokens that pass through the layers together.

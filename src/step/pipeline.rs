@@ -45,12 +45,14 @@ impl Pipeline {
         if micro_batches > 1.0 { 1.0 + self.imbalance * (self.stages - 1.0) } else { 1.0 }
     }
 
-    /// Share of the time that `steps` micro-batches of prompts take when they follow one another through the stages.
+    /// Share of the time of the steps of prompts that they take when they follow one another through the stages, of which the longest takes the
+    /// share `longest` of that time.
     ///
     /// # Formula
-    /// `(u + q - 1) / (u q) * (1 + loss (1 - 1/u))` for `u` steps and `q` of them in flight: 1 for one step, near `1/q` for many.
-    pub(super) fn prompt_share(&self, steps: f64) -> f64 {
-        let (u, q) = (steps.max(1.0), self.in_flight);
-        (u + q - 1.0) / (u * q) * if q > 1.0 { 1.0 + self.prompt_loss * (1.0 - 1.0 / u) } else { 1.0 }
+    /// `(1 + (q - 1) longest) / q * (1 + loss (1 - longest))` for `q` steps in flight: all steps pass one stage, the longest one the others as
+    /// well. 1 for one step; `(u + q - 1) / (u q)` for `u` equal ones, near `1/q` for many.
+    pub(super) fn prompt_share(&self, longest: f64) -> f64 {
+        let q = self.in_flight;
+        (1.0 + (q - 1.0) * longest) / q * if q > 1.0 { 1.0 + self.prompt_loss * (1.0 - longest) } else { 1.0 }
     }
 }
