@@ -515,7 +515,7 @@ fn versions_lead_to_profiles_that_say_what_was_assumed() {
     let catalog = Catalog::embedded();
     let note = |name, version, date, device| {
         let device = catalog.device(device).unwrap();
-        llm_roofline::calibrate::engine_for(catalog, name, version, date, Some(&device)).unwrap().note
+        llm_roofline::catalog::engine_for(catalog, name, version, date, Some(&device)).unwrap().note
     };
     assert_eq!(note("vllm", Some("0.6.3"), None, "h100-sxm-80gb"), "version 0.6.3: profile vllm-2024");
     assert_eq!(

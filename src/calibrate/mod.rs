@@ -18,7 +18,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod engine_choice;
 #[cfg(feature = "fit")]
 pub mod fit;
 mod measurement;
@@ -26,7 +25,6 @@ mod predict;
 mod report;
 mod score;
 
-pub use engine_choice::{EngineChoice, EngineQuery, engine_for};
 pub use measurement::{Measurement, MeasurementError, Tag, read_measurements};
 pub use predict::{Prediction, Predictor, Refusal, price};
 pub use report::{Phase, accuracy_report, format_family};

@@ -1,8 +1,7 @@
 //! From a measured row to a prediction: which deployment, which steps, which number.
 
-use super::engine_choice::EngineQuery;
 use super::measurement::Measurement;
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{Catalog, CatalogError, EngineQuery};
 use crate::deployment::Deployment;
 use crate::engine::Engine;
 use crate::format::{FormatError, KvFormat};

@@ -20,11 +20,13 @@
 //! ```
 
 mod embedded;
+mod engine_choice;
 mod entry;
 mod error;
 mod files;
 mod shelf;
 
+pub use engine_choice::{EngineChoice, EngineQuery, engine_for};
 pub use entry::{Entry, Head, Profile};
 pub use error::CatalogError;
 

@@ -1,6 +1,6 @@
 //! Which engine profile stands for an engine of some version and date on some device.
 
-use crate::catalog::{Catalog, CatalogError};
+use super::{Catalog, CatalogError};
 use crate::engine::Engine;
 use crate::hardware::Device;
 use crate::profile::folded;
@@ -46,8 +46,7 @@ pub struct EngineChoice {
 /// [`CatalogError`] when the chosen profile has a mistake in it.
 ///
 /// ```
-/// use llm_roofline::calibrate::engine_for;
-/// use llm_roofline::catalog::Catalog;
+/// use llm_roofline::catalog::{Catalog, engine_for};
 ///
 /// let choice = engine_for(Catalog::embedded(), "vLLM", Some("0.6.3"), None, None)?;
 /// assert_eq!(choice.wanted, "vllm-2024");
