@@ -5,6 +5,7 @@ use super::terms::{
     AttentionTerm, CommunicationTerm, ElementwiseTerm, ExpertTerm, HostTerm, LinearTerm, Named, RecurrentTerm, Rows,
     SamplingTerm,
 };
+use crate::collective::AlphaBeta;
 use crate::deployment::{Deployment, ShardedKind, ShardedLinear, ShardedModel};
 use crate::format::{NumberFormat, TensorClass};
 use crate::hardware::SystemError;
@@ -270,6 +271,13 @@ impl<'a> Compiler<'a> {
         let stages = f64::from(deployment.pipeline_parallel());
         let tensor = self.laws.group(deployment, deployment.tensor_parallel())?;
         let stage = self.laws.group(deployment, deployment.devices_per_stage())?;
+        // Of an all-to-all, each device holds its share of the tokens, once for every device that has experts of theirs.
+        let copies = self.sharded.kinds.iter().filter_map(|kind| kind.layer.feed_forward.moe());
+        let copies =
+            copies.map(|moe| moe.experts_per_token.min(u64::from(deployment.expert_parallel()))).max().unwrap_or(0);
+        let all_to_all = stage.compile_all_to_all();
+        let share = copies as f64 / f64::from(deployment.devices_per_stage());
+        let sent = AlphaBeta { seconds_per_byte: all_to_all.seconds_per_byte * share, ..all_to_all };
         Ok(Some(CommunicationTerm {
             all_reduces: if self.tp > 1 { all_reduces } else { 0.0 },
             all_reduce_bytes_per_token: hidden_bytes / self.ranks,
@@ -282,7 +290,7 @@ impl<'a> Compiler<'a> {
             gather: tensor.compile_gather(),
             exchanges,
             exchange_bytes_per_token: hidden_bytes,
-            exchange: stage.compile_gather() + stage.compile_gather(),
+            exchange: [stage.compile_gather() + stage.compile_gather(), sent + sent],
             hops: stages - 1.0,
             hop_bytes_per_token: hidden_bytes,
             hop: self.laws.hop(deployment)?,

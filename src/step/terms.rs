@@ -269,7 +269,8 @@ pub(super) struct CommunicationTerm {
     pub(super) gather: AlphaBeta,
     pub(super) exchanges: f64,
     pub(super) exchange_bytes_per_token: f64,
-    pub(super) exchange: AlphaBeta,
+    /// All tokens to all devices and back, or every token to the devices of its experts and back: the faster counts.
+    pub(super) exchange: [AlphaBeta; 2],
     pub(super) hops: f64,
     pub(super) hop_bytes_per_token: f64,
     pub(super) hop: AlphaBeta,
@@ -306,7 +307,9 @@ impl CommunicationTerm {
 
     #[inline]
     pub(super) fn exchange_time(&self, load: &StepLoad) -> Seconds {
-        self.exchange.time(Bytes::from_bytes(load.tokens() * self.exchange_bytes_per_token)) * self.exchanges
+        let message = Bytes::from_bytes(load.tokens() * self.exchange_bytes_per_token);
+        let [gathered, sent] = self.exchange.map(|line| line.time(message));
+        gathered.min(sent) * self.exchanges
     }
 
     #[inline]
