@@ -261,6 +261,8 @@ fn limits(model: &StepModel) -> Vec<StepModel> {
         (units.gemm.compute, units.experts.compute) = (unlimited.clone(), unlimited);
         engines.push(units);
     }
+    // The cache stays as the engine keeps it.
+    let deployment = deployment.clone().with_kv(*deployment.kv());
     let compiled = engines.into_iter().map(|engine| StepModel::compile(&deployment.clone().with_engine(engine)));
     compiled.filter_map(Result::ok).collect()
 }
