@@ -7,6 +7,7 @@ use common::{cases, close};
 use llm_roofline::engine::{Arithmetic, Parameter, Positive};
 use llm_roofline::hardware::DeviceProfile;
 use llm_roofline::prelude::*;
+use llm_roofline::profile::Sourced;
 use llm_roofline::roofline::smooth_max;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -146,11 +147,17 @@ struct Chosen {
     weights: &'static str,
     layout: Layout,
     flash_attention: Option<bool>,
+    /// Whether the sequences of a decode step are split over the stages of a pipeline.
+    splits: bool,
 }
 
 impl Chosen {
     fn deployment(&self) -> Deployment {
-        let deployment = on(&DEVICES[self.device], self.model, self.weights, &ENGINES[self.engine], self.layout);
+        let mut engine = Arc::clone(&ENGINES[self.engine]);
+        if self.splits {
+            Arc::make_mut(&mut engine).scheduling.splits_decode_batches = Some(Sourced::assumed(true));
+        }
+        let deployment = on(&DEVICES[self.device], self.model, self.weights, &engine, self.layout);
         match self.flash_attention {
             Some(fused) => deployment.with_flash_attention(fused),
             None => deployment,
@@ -165,7 +172,8 @@ impl std::fmt::Debug for Chosen {
             Some(false) => "unfused attention",
             None => "the engine's attention",
         };
-        write!(f, "{}, {fused}", what(&self.deployment()))
+        let splits = if self.splits { ", batches split" } else { "" };
+        write!(f, "{}, {fused}{splits}", what(&self.deployment()))
     }
 }
 
@@ -177,10 +185,11 @@ fn any_deployment() -> impl Strategy<Value = Chosen> {
         select(&WEIGHTS[..]),
         select(&LAYOUTS[..]),
         prop::option::of(any::<bool>()),
+        any::<bool>(),
     );
-    parts.prop_map(|(device, engine, model, weights, layout, flash_attention)| {
+    parts.prop_map(|(device, engine, model, weights, layout, flash_attention, splits)| {
         let layout = if possible(model, layout) { layout } else { Layout::One };
-        Chosen { device, engine, model, weights, layout, flash_attention }
+        Chosen { device, engine, model, weights, layout, flash_attention, splits }
     })
 }
 
@@ -271,7 +280,7 @@ fn no_engine_beats_the_roofline_on_any_hardware() {
 }
 
 proptest! {
-    #![proptest_config(cases(300, REGRESSIONS))]
+    #![proptest_config(cases(400, REGRESSIONS))]
 
     #[test]
     fn no_layout_beats_the_roofline(deployment in any_deployment(), work in any_work(), output in 2u64..500) {
