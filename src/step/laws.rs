@@ -185,42 +185,55 @@ impl<'a> Laws<'a> {
 
     /// Attention of decode tokens.
     pub(super) fn decode_attention(&self, pass: &Pass, count: f64) -> AttentionTerm {
-        let (law, keys) = (&self.engine.decode_attention, pass.keys());
-        let (compute, memory) = match (pass.latent, self.flash_attention) {
+        let law = &self.engine.decode_attention;
+        let reached = match (pass.latent, self.flash_attention) {
             (true, _) => (&law.latent_compute, &law.latent_memory),
             (false, true) => (&law.compute, &law.memory),
             (false, false) => (&law.compute, &law.unfused_memory),
         };
-        let scores = if self.flash_attention { 0.0 } else { self.number(&law.unfused_score_bytes, &[]) };
-        AttentionTerm {
-            count,
-            bytes_per_pair: pass.heads * scores,
-            compute_rate: 1.0 / (self.share(compute, &keys) * self.activation_peak),
-            memory_rate: 1.0 / (self.share(memory, &keys) * self.bandwidth),
-            serialised: 0.0,
-            fixed: self.seconds(&law.launch, &keys),
-            ..attention(pass)
-        }
+        let fixed = self.seconds(&law.launch, &pass.keys());
+        AttentionTerm { count, fixed, ..self.attention(pass, reached, &law.unfused_score_bytes) }
     }
 
     /// Attention of prompt chunks.
     pub(super) fn prefill_attention(&self, pass: &Pass, count: f64) -> AttentionTerm {
         let (law, keys) = (&self.engine.prefill_attention, pass.keys());
-        let (compute, memory) = match (pass.latent, self.flash_attention) {
+        let reached = match (pass.latent, self.flash_attention) {
             (true, _) => (&law.latent_compute, &law.latent_memory),
             (false, true) => (&law.compute, &law.memory),
             (false, false) => (&law.unfused_compute, &law.memory),
         };
-        let scores = if self.flash_attention { 0.0 } else { self.number(&law.unfused_score_bytes, &[]) };
         AttentionTerm {
             count,
-            bytes_per_pair: pass.heads * scores,
-            compute_rate: 1.0 / (self.share(compute, &keys) * self.activation_peak),
-            memory_rate: 1.0 / (self.share(memory, &keys) * self.bandwidth),
             serialised: self.number(&law.serialised, &keys),
             masked_share: self.number(&law.masked_share, &keys),
             fixed: self.seconds(&law.launch, &keys),
-            ..attention(pass)
+            ..self.attention(pass, reached, &law.unfused_score_bytes)
+        }
+    }
+
+    /// What both phases have in common; `reached` are the shares of the 16-bit peak and of the bandwidth.
+    fn attention(
+        &self,
+        pass: &Pass,
+        reached: (&Option<Parameter<Share>>, &Option<Parameter<Share>>),
+        score_bytes: &Option<Parameter<Number>>,
+    ) -> AttentionTerm {
+        let keys = pass.keys();
+        let scores = if self.flash_attention { 0.0 } else { self.number(score_bytes, &[]) };
+        AttentionTerm {
+            count: 1.0,
+            reach: pass.reach,
+            flops_per_pair: pass.flops_per_pair,
+            flops_per_cached: pass.flops_per_cached,
+            bytes_per_pair: pass.heads * scores,
+            bytes_per_entry: pass.bytes_per_entry,
+            bytes_per_token: pass.bytes_per_token,
+            compute_rate: 1.0 / (self.share(reached.0, &keys) * self.activation_peak),
+            memory_rate: 1.0 / (self.share(reached.1, &keys) * self.bandwidth),
+            serialised: 0.0,
+            masked_share: 0.0,
+            fixed: 0.0,
         }
     }
 
@@ -408,22 +421,5 @@ fn unit_limit(device: &Device, units: &[MatrixUnit], native: FlopsPerSecond) -> 
     match device.peak(NumberFormat::Int8).filter(|_| units.contains(&MatrixUnit::HalfInt8)) {
         Some(int8) => unit.max(int8),
         None => unit,
-    }
-}
-
-fn attention(pass: &Pass) -> AttentionTerm {
-    AttentionTerm {
-        count: 1.0,
-        reach: pass.reach,
-        flops_per_pair: pass.flops_per_pair,
-        flops_per_cached: pass.flops_per_cached,
-        bytes_per_pair: 0.0,
-        bytes_per_entry: pass.bytes_per_entry,
-        bytes_per_token: pass.bytes_per_token,
-        compute_rate: 0.0,
-        memory_rate: 0.0,
-        serialised: 0.0,
-        masked_share: 0.0,
-        fixed: 0.0,
     }
 }
