@@ -11,6 +11,7 @@ use crate::format::NumberFormat;
 use crate::hardware::{Device, SystemError};
 use crate::model::{FeedForward, Layer, Mixer};
 use crate::units::{Bytes, FlopsPerSecond, Seconds};
+use std::cell::RefCell;
 
 /// A matrix product as one device runs it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +66,30 @@ pub(super) struct Laws<'a> {
     vector_peak: f64,
     /// Peak of arithmetic on activations: attention, recurrences.
     activation_peak: f64,
+    /// Laws of dense products that have been looked up.
+    dense: RefCell<Vec<Dense>>,
 }
+
+/// The law of dense products for one format, in seconds per unit.
+#[derive(Clone, Copy, Debug)]
+struct Dense {
+    key: &'static str,
+    detail: &'static str,
+    peak: FlopsPerSecond,
+    seconds_per_byte: f64,
+    seconds_per_flop: f64,
+    padding_rows: f64,
+    unpack_per_weight: f64,
+    expand_per_weight: f64,
+    walk_per_input: f64,
+    vector_per_weight: f64,
+    serialised: f64,
+    launch: f64,
+    quantize_per_input: f64,
+}
+
+/// A pass of quantization reads a 16-bit input and writes an 8-bit one.
+const QUANTIZE_BYTES: f64 = 3.0;
 
 impl<'a> Laws<'a> {
     pub(super) fn new(deployment: &'a Deployment) -> Self {
@@ -79,16 +103,14 @@ impl<'a> Laws<'a> {
             bandwidth: device.bandwidth().as_bytes_per_second(),
             vector_peak: device.peak(NumberFormat::Fp32).unwrap_or(sixteen_bit).as_flops_per_second(),
             activation_peak: unit_peak(device, &engine.arithmetic.plain, sixteen_bit).as_flops_per_second(),
+            dense: RefCell::default(),
         }
     }
 
     /// A matrix product with the engine's dense kernels.
     pub(super) fn linear(&self, product: &Product, count: f64, rows: Rows) -> LinearTerm {
-        let (law, format) = (&self.engine.gemm, &[product.key, product.detail][..]);
-        let quantized = product.key != "f16" && product.key != "f32";
+        let dense = self.dense(product);
         let vector_rows = self.engine.scheduling.vector_rows.as_ref().map_or(0.0, |rows| rows.value as f64);
-        let quantize_bytes = 3.0 * product.inputs * self.number(&law.quantize_passes, format);
-        let rate = 1.0 / self.load_bandwidth(self.share(&law.memory, format));
         LinearTerm {
             count,
             rows,
@@ -96,25 +118,55 @@ impl<'a> Laws<'a> {
             flops_per_row: product.flops_per_row,
             weight_bytes: product.weight_bytes,
             bytes_per_row: product.inputs * product.input_bytes + product.outputs * ACTIVATION_BYTES,
-            memory_rate: rate,
+            memory_rate: dense.seconds_per_byte,
             matrix: MatrixKernel {
-                compute_per_row: product.flops_per_row / self.matrix_rate(product, self.compute(&law.compute, format)),
-                padding_rows: self.number(&law.padding_rows, format),
-                walk: self.seconds(&law.per_thousand_inputs, format) * product.inputs / 1000.0,
-                ..self.quantized_work(product, quantized)
+                compute_per_row: product.flops_per_row * dense.seconds_per_flop,
+                padding_rows: dense.padding_rows,
+                unpack_per_row: product.weights * dense.unpack_per_weight,
+                expand: product.weights * dense.expand_per_weight,
+                walk: product.inputs * dense.walk_per_input,
             },
             vector_rows,
-            vector_per_row: self.vector_seconds(product, &law.vector_operations),
-            serialised: self.number(&law.serialised, format),
-            fixed: self.seconds(&law.launch, format),
-            fixed_per_row: quantize_bytes / self.bandwidth,
+            vector_per_row: product.weights * dense.vector_per_weight,
+            serialised: dense.serialised,
+            fixed: dense.launch,
+            fixed_per_row: product.inputs * dense.quantize_per_input,
         }
+    }
+
+    /// The law of dense products for the format of one, looked up once for all of that format.
+    fn dense(&self, product: &Product) -> Dense {
+        let mut known = self.dense.borrow_mut();
+        let same =
+            |dense: &&Dense| (dense.key, dense.detail, dense.peak) == (product.key, product.detail, product.peak);
+        if let Some(dense) = known.iter().find(same) {
+            return *dense;
+        }
+        let (law, format) = (&self.engine.gemm, &[product.key, product.detail][..]);
+        let quantized = self.quantized_work(product.key, format);
+        let dense = Dense {
+            key: product.key,
+            detail: product.detail,
+            peak: product.peak,
+            seconds_per_byte: 1.0 / self.load_bandwidth(self.share(&law.memory, format)),
+            seconds_per_flop: 1.0 / self.matrix_rate(product, self.compute(&law.compute, format)),
+            padding_rows: self.number(&law.padding_rows, format),
+            unpack_per_weight: quantized.unpack_per_row,
+            expand_per_weight: quantized.expand,
+            walk_per_input: self.seconds(&law.per_thousand_inputs, format) / 1000.0,
+            vector_per_weight: self.number(&law.vector_operations, format) / self.vector_peak,
+            serialised: self.number(&law.serialised, format),
+            launch: self.seconds(&law.launch, format),
+            quantize_per_input: QUANTIZE_BYTES * self.number(&law.quantize_passes, format) / self.bandwidth,
+        };
+        known.push(dense);
+        dense
     }
 
     /// Routed experts with the engine's grouped kernels; `expert` is one expert, `term` what does not depend on the engine.
     pub(super) fn experts(&self, expert: &Product, term: ExpertTerm) -> ExpertTerm {
         let (law, format) = (&self.engine.experts, &[expert.key, expert.detail][..]);
-        let quantized = expert.key != "f16" && expert.key != "f32";
+        let quantized = self.quantized_work(expert.key, format);
         let unshared = self.engine.scheduling.unshared_expert_rows.as_ref();
         let rate = 1.0 / self.load_bandwidth(self.share(&law.memory, format));
         ExpertTerm {
@@ -127,10 +179,12 @@ impl<'a> Laws<'a> {
             matrix: MatrixKernel {
                 compute_per_row: expert.flops_per_row / self.matrix_rate(expert, self.compute(&law.compute, format)),
                 padding_rows: self.number(&law.padding_rows, format),
-                ..self.quantized_work(expert, quantized)
+                unpack_per_row: expert.weights * quantized.unpack_per_row,
+                expand: expert.weights * quantized.expand,
+                walk: 0.0,
             },
             unshared_tokens: unshared.map_or(0.0, |rows| rows.value as f64),
-            vector_per_row: self.vector_seconds(expert, &law.vector_operations),
+            vector_per_row: expert.weights * self.number(&law.vector_operations, format) / self.vector_peak,
             serialised: self.number(&law.serialised, format),
             fixed: self.seconds(&law.launch, format),
             prompt_fixed: self.seconds(&law.prompt_launch, format),
@@ -138,17 +192,16 @@ impl<'a> Laws<'a> {
         }
     }
 
-    /// Unpacking and expansion of quantized weights; nothing for others.
-    fn quantized_work(&self, product: &Product, quantized: bool) -> MatrixKernel {
-        let (law, format) = (&self.engine.gemm, &[product.key, product.detail][..]);
-        if !quantized {
+    /// Unpacking (per row) and expansion of one quantized weight; nothing for others.
+    fn quantized_work(&self, key: &str, format: &[&str]) -> MatrixKernel {
+        if key == "f16" || key == "f32" {
             return MatrixKernel::default();
         }
+        let law = &self.engine.gemm;
         MatrixKernel {
-            unpack_per_row: product.weights * self.number(&law.unpack_operations, format) / self.vector_peak,
-            expand: product.weights
-                * (self.number(&law.expand_bytes, format) / self.bandwidth
-                    + self.number(&law.expand_operations, format) / self.vector_peak),
+            unpack_per_row: self.number(&law.unpack_operations, format) / self.vector_peak,
+            expand: self.number(&law.expand_bytes, format) / self.bandwidth
+                + self.number(&law.expand_operations, format) / self.vector_peak,
             ..MatrixKernel::default()
         }
     }
@@ -177,10 +230,6 @@ impl<'a> Laws<'a> {
             }
             None => rate,
         }
-    }
-
-    fn vector_seconds(&self, product: &Product, operations: &Option<Parameter<Number>>) -> f64 {
-        product.weights * self.number(operations, &[product.key, product.detail]) / self.vector_peak
     }
 
     /// Attention of decode tokens.
