@@ -10,7 +10,7 @@ use llm_roofline::calibrate::{Measurement, read_measurements};
 use llm_roofline::prelude::*;
 use std::{collections::BTreeSet, error::Error, fs};
 
-/// Fits the free constants of the engine profiles to measurements.
+/// Fits the free constants of the engine profiles to measurements; those that none has moved stay as they are.
 #[derive(Parser)]
 struct Arguments {
     /// File of measurements (.csv), as for `validate`
@@ -53,14 +53,15 @@ fn fit_all(refit: &Refit<'_>, folder: Option<&str>) -> Result<String, Box<dyn Er
     for ((free, theta), sd) in refit.free().iter().zip(&solution.theta).zip(&solution.sd) {
         let (name, value, percent) = (&free.parameter, theta.exp(), 100.0 * sd);
         table += &format!("{:<24} {name:<52} {:>11.4e} {value:>11.4e} {percent:>6.0}\n", free.profile, free.prior);
-        if let Some(folder) = folder {
+        let moved = *sd < 0.95 * free.log_sd || (theta - free.prior.ln()).abs() > 0.25 * free.log_sd;
+        if let Some(folder) = folder.filter(|_| moved) {
             let path = format!("{folder}/{}.toml", free.profile);
             let changed = set_in_text(&fs::read_to_string(&path)?, free, value);
             fs::write(&path, changed.ok_or_else(|| format!("{path}: no {name}"))?)?;
         }
     }
-    let rows = refit.rows().count();
-    Ok(format!("{table}{rows} rows, objective {:.1} after {} iterations", solution.objective, solution.iterations))
+    let (rows, objective) = (refit.rows().count(), solution.objective);
+    Ok(format!("{table}{rows} rows, objective {objective:.1} after {} iterations", solution.iterations))
 }
 
 fn leave_out(refit: &Refit<'_>, column: &str, arguments: &Arguments) -> Result<String, Box<dyn Error>> {
