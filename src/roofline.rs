@@ -186,7 +186,7 @@ pub fn smooth_max(a: f64, b: f64, serialised: f64) -> f64 {
         return a.max(b);
     }
     let gap = a - b;
-    0.5 * (a + b + (gap * gap + 4.0 * serialised * a * b).sqrt())
+    0.5 * (a + b + (gap * gap + 4.0 * serialised * (a * b)).sqrt())
 }
 
 /// Model FLOP/s utilisation: the share of the arithmetic peak that useful operations reached in a measured time.
