@@ -223,7 +223,8 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     assumptions.extend(kv_assumption);
     match kv {
         Some(kv) => deployment = deployment.with_kv(kv),
-        None => assumptions.push(format!("cache in {}, the engine's choice", deployment.kv())),
+        None if *deployment.kv() == KvFormat::default() => {}
+        None => assumptions.push(format!("cache in {}, as its checkpoint asks", deployment.kv())),
     }
     Ok((laid_out(deployment, row), assumptions))
 }
