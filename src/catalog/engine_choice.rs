@@ -81,6 +81,11 @@ impl<'a> EngineQuery<'a> {
                     let note = format!("profile {}", engine.slug);
                     Ok(EngineChoice { wanted: engine.slug.clone(), engine, note })
                 }
+                None if self.device.is_some_and(is_personal) => {
+                    let note = format!("`{}` is no known engine, llama.cpp stands for it", self.name);
+                    let choice = Self { name: "llama.cpp", version: None, ..*self }.choose(catalog)?;
+                    Ok(EngineChoice { note: format!("{note}: {}", choice.note), ..choice })
+                }
                 None => first_existing(catalog, vec![DEFAULT.into()], format!("`{}` is no known engine", self.name)),
             };
         };
@@ -133,6 +138,11 @@ impl<'a> EngineQuery<'a> {
         let first = backends.first().copied().unwrap_or_default();
         backends.iter().copied().find(|backend| *backend == wanted).unwrap_or(first)
     }
+}
+
+/// Devices that serving engines hardly run on.
+fn is_personal(device: &Device) -> bool {
+    matches!(device.family(), "apple" | "cpu")
 }
 
 /// The profile of engines that have none of their own.
@@ -272,7 +282,9 @@ const FAMILIES: &[Family] = &[
         ],
     ),
     family(&["nim"], &[always("nim-2024")]),
-    family(&["lmdeploy"], &[always("lmdeploy")]),
+    // No profile of its own: its scheduler and kernels were close to vLLM's.
+    family(&["tgi", "textgenerationinference"], &[always("vllm-2024"), era("vllm-2026", &[3], (2025, 3))]),
+    family(&["lmdeploy", "turbomind"], &[always("lmdeploy")]),
     family(&["transformers", "huggingface", "hftransformers"], &[always("transformers")]),
     family(&["deepspeed", "deepspeedmii", "deepspeedfastgen"], &[always("deepspeed")]),
     family(&["neuronx", "transformersneuronx"], &[always("neuronx")]),
@@ -281,7 +293,11 @@ const FAMILIES: &[Family] = &[
     family(&["exllamav2", "exllama", "exllamav3"], &[always("exllamav2")]),
     family(&["mlc", "mlcllm"], &[always("mlc")]),
     family(&["autoawq"], &[always("autoawq")]),
-    Family { names: &["llamacpp", "llamabench"], backends: LLAMA_CPP_BACKENDS, eras: LLAMA_CPP },
+    Family {
+        names: &["llamacpp", "llamabench", "llamacpppython", "koboldcpp", "lmstudio", "gpt4all"],
+        backends: LLAMA_CPP_BACKENDS,
+        eras: LLAMA_CPP,
+    },
     // Version numbers of Ollama say nothing about llama.cpp's builds: its date counts.
     Family { names: &["ollama"], backends: LLAMA_CPP_BACKENDS, eras: LLAMA_CPP },
     Family { names: &["llamafile"], backends: LLAMA_CPP_BACKENDS, eras: &[always("llama-cpp-{}-2024-h2")] },
@@ -327,6 +343,19 @@ mod tests {
         assert_eq!(versioned("sglang", "nightly-dev"), "sglang-2026");
         assert_eq!(wanted(EngineQuery::new("vllm")), "vllm-2026");
         assert_eq!(dated("vllm", "2024", "h100"), "vllm-2024");
+    }
+
+    #[test]
+    fn unknown_engines_get_what_runs_on_the_device() {
+        let on = |device: &str| {
+            let device = Catalog::embedded().device(device).unwrap();
+            EngineQuery { device: Some(&device), ..EngineQuery::new("house engine") }
+                .choose(Catalog::embedded())
+                .unwrap()
+        };
+        assert_eq!(on("h100-sxm-80gb").engine.slug, "serving");
+        assert_eq!(on("m2-ultra-76c").engine.slug, "llama-cpp-metal-2026");
+        assert!(on("epyc-9654").note.starts_with("`house engine` is no known engine, llama.cpp stands for it: "));
     }
 
     #[test]
