@@ -24,9 +24,9 @@ struct Arguments {
     /// Weight format (bf16, fp8, awq-int4, q4_k_m, ...); default: that of the published checkpoint, fp8 for the default model
     #[arg(long)]
     weights: Option<String>,
-    /// Format of the key-value cache (bf16, fp8, q8_0, ...)
-    #[arg(long, default_value = "bf16")]
-    kv: String,
+    /// Format of the key-value cache (bf16, fp8, q8_0, ...); the choice of the engine by default
+    #[arg(long)]
+    kv: Option<String>,
     /// Engine: a slug or alias of the catalog, a profile file (.toml), or `ideal` for the hardware's limit
     #[arg(long, default_value = "vllm")]
     engine: String,
@@ -54,12 +54,8 @@ fn run() -> Result<String, Box<dyn Error>> {
     let is_default = arguments.model == "llama-3.1-70b" && arguments.device == "h100-sxm-80gb";
     let count = arguments.count.unwrap_or(if is_default { 4 } else { 1 });
     let system = System::new(shared::device(&arguments.device)?, count)?;
-    let mut deployment = Deployment::new(shared::model(&arguments.model)?, system)
-        .with_kv(arguments.kv.parse()?)
-        .with_engine(shared::engine(&arguments.engine)?);
-    if let Some(weights) = arguments.weights.as_deref().or(is_default.then_some("fp8")) {
-        deployment = deployment.with_weights(weights.parse()?);
-    }
+    let (weights, kv) = (arguments.weights.as_deref().or(is_default.then_some("fp8")), arguments.kv.as_deref());
+    let deployment = shared::deployment(&arguments.model, system, &arguments.engine, weights, kv)?;
     let model = StepModel::compile(&deployment)?;
     let request = Request::new(arguments.prompt, arguments.output).with_batch(arguments.batch);
     let summary = model.request(&request)?.summary(&model);

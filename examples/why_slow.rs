@@ -24,9 +24,9 @@ struct Arguments {
     /// Weight format (bf16, fp8, awq-int4, q4_k_m, ...); default: that of the published checkpoint
     #[arg(long)]
     weights: Option<String>,
-    /// Format of the key-value cache
-    #[arg(long, default_value = "bf16")]
-    kv: String,
+    /// Format of the key-value cache (bf16, fp8, q8_0, ...); the choice of the engine by default
+    #[arg(long)]
+    kv: Option<String>,
     /// Engine: a slug or alias of the catalog, or a profile file (.toml)
     #[arg(long, default_value = "vllm")]
     engine: String,
@@ -54,12 +54,8 @@ fn main() -> std::process::ExitCode {
 fn run() -> Result<String, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let system = System::new(shared::device(&arguments.device)?, arguments.count)?;
-    let mut deployment = Deployment::new(shared::model(&arguments.model)?, system)
-        .with_kv(arguments.kv.parse()?)
-        .with_engine(shared::engine(&arguments.engine)?);
-    if let Some(weights) = &arguments.weights {
-        deployment = deployment.with_weights(weights.parse()?);
-    }
+    let (weights, kv) = (arguments.weights.as_deref(), arguments.kv.as_deref());
+    let deployment = shared::deployment(&arguments.model, system, &arguments.engine, weights, kv)?;
     let rate = TokensPerSecond::from_tokens_per_second;
     let measured = match (arguments.tps, arguments.prefill_tps) {
         (Some(tps), _) => Measured::TpsPerStream(rate(tps)),

@@ -45,9 +45,31 @@ pub fn model(name: &str) -> Result<Arc<Model>, Box<dyn Error>> {
 /// An engine by its name in the catalog, or from a profile file (.toml).
 pub fn engine(name: &str) -> Result<Arc<Engine>, Box<dyn Error>> {
     match name.ends_with(".toml") {
-        true => Ok(Arc::new(Engine::from_toml(&text(name)?, name)?)),
+        true => {
+            // It may extend a profile of the catalog.
+            let below = |slug: &str| Catalog::engine_lineage(slug).first().map(|(_, text)| *text);
+            Ok(Arc::new(Engine::from_toml_over(&text(name)?, name, below)?))
+        }
         false => Ok(Catalog::embedded().engine(name)?),
     }
+}
+
+/// A model on a system under an engine, by their names; without formats those of the checkpoint and of the engine.
+pub fn deployment(
+    model_name: &str,
+    system: System,
+    engine_name: &str,
+    weights: Option<&str>,
+    kv: Option<&str>,
+) -> Result<Deployment, Box<dyn Error>> {
+    let mut deployment = Deployment::new(model(model_name)?, system).with_engine(engine(engine_name)?);
+    if let Some(weights) = weights {
+        deployment = deployment.with_weights(weights.parse()?);
+    }
+    if let Some(kv) = kv {
+        deployment = deployment.with_kv(kv.parse()?);
+    }
+    Ok(deployment)
 }
 
 fn text(path: &str) -> Result<String, Box<dyn Error>> {

@@ -23,79 +23,51 @@ pub trait Quantity: Copy {
     fn clamped(number: f64) -> f64;
 }
 
-/// A share of a peak that is reached, above 0 and at most 1.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Share(pub f64);
+/// Declares a quantity that is a plain number: what is expected of it, its range, and the nearest number in the range.
+macro_rules! plain_number {
+    ($(#[$meta:meta])* $name:ident, $expected:literal, $is_valid:expr, $clamped:expr) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub f64);
 
-/// A number that is not negative: a count, bytes or operations per element, a share that may be zero.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Number(pub f64);
+        impl Quantity for $name {
+            const EXPECTED: &'static str = $expected;
 
-/// A positive number that may exceed 1: a share of a unit's nominal rate that kernels can exceed.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Positive(pub f64);
+            fn number(self) -> f64 {
+                self.0
+            }
 
-impl Quantity for Positive {
-    const EXPECTED: &'static str = "a positive finite number";
+            fn from_number(number: f64) -> Self {
+                Self(number)
+            }
 
-    fn number(self) -> f64 {
-        self.0
-    }
+            fn is_valid(number: f64) -> bool {
+                let is_valid: fn(f64) -> bool = $is_valid;
+                is_valid(number)
+            }
 
-    fn from_number(number: f64) -> Self {
-        Self(number)
-    }
-
-    fn is_valid(number: f64) -> bool {
-        number.is_finite() && number > 0.0
-    }
-
-    fn clamped(number: f64) -> f64 {
-        number
-    }
+            fn clamped(number: f64) -> f64 {
+                let clamped: fn(f64) -> f64 = $clamped;
+                clamped(number)
+            }
+        }
+    };
 }
 
-impl Quantity for Share {
-    const EXPECTED: &'static str = "a share above 0 and at most 1";
-
-    fn number(self) -> f64 {
-        self.0
-    }
-
-    fn from_number(number: f64) -> Self {
-        Self(number)
-    }
-
-    fn is_valid(number: f64) -> bool {
-        number > 0.0 && number <= 1.0
-    }
-
-    fn clamped(number: f64) -> f64 {
-        number.min(1.0)
-    }
+plain_number! {
+    /// A share of a peak that is reached, above 0 and at most 1.
+    Share, "a share above 0 and at most 1", |number| number > 0.0 && number <= 1.0, |number| number.min(1.0)
 }
 
-impl Quantity for Number {
-    const EXPECTED: &'static str = "a finite number that is not negative";
+plain_number! {
+    /// A number that is not negative: a count, bytes or operations per element, a share that may be zero.
+    Number, "a finite number that is not negative", |number| number.is_finite() && number >= 0.0, |number| number
+}
 
-    fn number(self) -> f64 {
-        self.0
-    }
-
-    fn from_number(number: f64) -> Self {
-        Self(number)
-    }
-
-    fn is_valid(number: f64) -> bool {
-        number.is_finite() && number >= 0.0
-    }
-
-    fn clamped(number: f64) -> f64 {
-        number
-    }
+plain_number! {
+    /// A positive number that may exceed 1: a share of a unit's nominal rate that kernels can exceed.
+    Positive, "a positive finite number", |number| number.is_finite() && number > 0.0, |number| number
 }
 
 impl Quantity for Seconds {

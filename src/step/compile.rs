@@ -186,7 +186,6 @@ impl<'a> Compiler<'a> {
             &expert,
             ExpertTerm {
                 count: kind.count as f64,
-                experts: moe.experts as f64,
                 experts_here: kind.experts_per_device,
                 log_missed: moe.log_missed(),
                 rows_per_token: moe.experts_per_token as f64 * kind.experts_per_device / moe.experts as f64,

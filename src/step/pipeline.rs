@@ -1,7 +1,7 @@
 //! Layers over devices one after another: how much of a step runs at the same time in different stages.
 
 use crate::deployment::Deployment;
-use crate::engine::Keys;
+use crate::engine::{Keys, Number, Parameter};
 
 /// The pipeline of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +18,7 @@ impl Pipeline {
     pub(super) fn new(deployment: &Deployment) -> Self {
         let (law, scheduling) = (&deployment.engine().pipeline, &deployment.engine().scheduling);
         let stages = f64::from(deployment.pipeline_parallel());
-        let number = |parameter: &Option<crate::engine::Parameter<crate::engine::Number>>| {
+        let number = |parameter: &Option<Parameter<Number>>| {
             parameter.as_ref().map_or(0.0, |parameter| parameter.at(&Keys::default()).value)
         };
         Self {

@@ -87,8 +87,7 @@ impl LinearTerm {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ExpertTerm {
     pub(super) count: f64,
-    /// Experts of the layer, and those of them that one device holds.
-    pub(super) experts: f64,
+    /// Experts that this device holds.
     pub(super) experts_here: f64,
     /// Logarithm of the probability that a token is not sent to a given expert.
     pub(super) log_missed: f64,
