@@ -4,6 +4,7 @@
 //! [`ideal`](Engine::ideal) has no law at all: every operator reaches the hardware's peak, the textbook roofline.
 
 mod laws;
+mod memory;
 mod parameter;
 mod scheduling;
 
@@ -11,6 +12,7 @@ pub use laws::{
     CommunicationLaw, DecodeAttentionLaw, ElementwiseLaw, ExpertLaw, GemmLaw, HostLaw, PipelineLaw,
     PrefillAttentionLaw, RecurrentLaw, SamplingLaw, UncertaintyLaw,
 };
+pub use memory::{Below, Budget, ByMemory, CacheAccounting, Exhaustion, MemoryRules, PrintedTokens};
 pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Positive, Quantity, Resolved, Share};
 pub use scheduling::{Arithmetic, MatrixUnit, Scheduling};
 
@@ -75,6 +77,9 @@ pub struct Engine {
     /// How work is cut into steps.
     #[serde(default)]
     pub scheduling: Scheduling,
+    /// How memory is divided.
+    #[serde(default)]
+    pub memory: MemoryRules,
     /// Scatter of measurements.
     #[serde(default)]
     pub uncertainty: UncertaintyLaw,
@@ -274,13 +279,16 @@ impl Engine {
                 self.check_source(file, || key.into(), &count.source)?;
             }
         }
-        if let Some(fraction) = &scheduling.memory_fraction {
-            let key = "scheduling.memory_fraction";
-            if !Share::is_valid(fraction.value) {
-                let message = format!("is {}, expected {}", fraction.value, Share::EXPECTED);
-                return Err(ProfileError::at_key(file, key, message));
-            }
-            self.check_source(file, || key.into(), &fraction.source)?;
+        self.check_memory(file)
+    }
+
+    fn check_memory(&self, file: &str) -> Result<(), ProfileError> {
+        if let Some((key, number, low, high)) = self.memory.first_out_of_range() {
+            let message = format!("is {number}, expected {low} to {high}");
+            return Err(ProfileError::at_key(file, &format!("memory.{key}"), message));
+        }
+        for (key, source) in self.memory.sources() {
+            self.check_source(file, || format!("memory.{key}"), source)?;
         }
         Ok(())
     }

@@ -11,9 +11,6 @@ pub struct Scheduling {
     /// Most tokens in one step (chunked prefill; `n_ubatch` of llama.cpp); absent if a prompt is processed in one step, however long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens_per_step: Option<Sourced<u64>>,
-    /// Share of device memory that weights and cache may use; absent means all of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_fraction: Option<Sourced<f64>>,
     /// Whether attention is fused when the caller does not say; absent means it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash_attention: Option<Sourced<bool>>,

@@ -134,20 +134,32 @@ impl Recurrent {
     /// Mamba-2: `heads * head_dim * state + (conv_kernel - 1) * (heads * head_dim + 2 * groups * state)`;
     /// delta nets: `value_heads * key_dim * value_dim + (conv_kernel - 1) * (2 * keys + values)`.
     pub const fn state_elements(&self) -> u64 {
+        let matrix = match *self {
+            Self::Mamba1 { inner, state, .. } => inner * state,
+            Self::Mamba2 { heads, head_dim, state, .. } => heads * head_dim * state,
+            Self::GatedDeltaNet { value_heads, key_dim, value_dim, .. } => value_heads * key_dim * value_dim,
+            Self::KimiDelta { heads, head_dim, .. } | Self::Lightning { heads, head_dim } => {
+                heads * head_dim * head_dim
+            }
+            Self::ShortConvolution { .. } => 0,
+        };
+        matrix + self.convolution_elements()
+    }
+
+    /// Of these, the inputs that the convolution remembers; some engines keep them in fewer bits than the matrix.
+    pub const fn convolution_elements(&self) -> u64 {
         match *self {
-            Self::Mamba1 { inner, state, conv_kernel, .. } => inner * state + conv_kernel.saturating_sub(1) * inner,
+            Self::Mamba1 { inner, conv_kernel, .. } => conv_kernel.saturating_sub(1) * inner,
             Self::Mamba2 { heads, head_dim, groups, state, conv_kernel } => {
-                let inner = heads * head_dim;
-                inner * state + conv_kernel.saturating_sub(1) * (inner + 2 * groups * state)
+                conv_kernel.saturating_sub(1) * (heads * head_dim + 2 * groups * state)
             }
             Self::GatedDeltaNet { key_heads, value_heads, key_dim, value_dim, conv_kernel } => {
-                value_heads * key_dim * value_dim
-                    + conv_kernel.saturating_sub(1) * (2 * key_heads * key_dim + value_heads * value_dim)
+                conv_kernel.saturating_sub(1) * (2 * key_heads * key_dim + value_heads * value_dim)
             }
             Self::KimiDelta { heads, head_dim, conv_kernel, .. } => {
-                heads * head_dim * head_dim + conv_kernel.saturating_sub(1) * 3 * heads * head_dim
+                conv_kernel.saturating_sub(1) * 3 * heads * head_dim
             }
-            Self::Lightning { heads, head_dim } => heads * head_dim * head_dim,
+            Self::Lightning { .. } => 0,
             Self::ShortConvolution { width, conv_kernel } => conv_kernel.saturating_sub(1) * width,
         }
     }

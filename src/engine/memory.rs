@@ -1,0 +1,325 @@
+//! How an engine keeps accounts of memory: what it may use, what it takes besides weights, and how it charges the cache.
+
+use crate::profile::{Provenance, Sourced};
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Which memory the share of [`MemoryRules::fraction`] is taken of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Budget {
+    /// The share of all visible memory, for everything; the cache gets what is left of it and is allocated whole (vLLM
+    /// `gpu_memory_utilization`).
+    OfVisible,
+    /// The share of what is free before loading, for weights and cache; activations and graphs live in the rest (SGLang
+    /// `mem_fraction_static`).
+    OfFreeBeforeLoading,
+    /// The share of what is free after loading, for the cache (TensorRT-LLM `free_gpu_memory_fraction`, LMDeploy
+    /// `cache_max_entry_count`).
+    OfFreeAfterLoading,
+    /// The share of all visible memory, for everything; the cache is as large as the context that was asked for (llama.cpp, MLX,
+    /// transformers).
+    #[default]
+    AsNeeded,
+}
+
+/// How the cache of layers with unequal needs is charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CacheAccounting {
+    /// Every layer keeps what its reach keeps; states are per sequence.
+    #[default]
+    Kept,
+    /// One pool of blocks, each of which holds its tokens in all layers: sliding windows are charged like full attention, states of all sequences
+    /// that may run are set aside (vLLM before 0.10).
+    Uniform,
+    /// Layers of one kind form groups of equal size, and a block holds its tokens in the layers of one group; windows give blocks
+    /// back, a state takes a block (vLLM from 0.10).
+    Grouped,
+    /// A pool of tokens for layers with full attention, one a fixed share of its size for sliding windows, and a fixed share of all for
+    /// states (SGLang).
+    Pools,
+}
+
+/// What the engine prints as the size of its cache in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PrintedTokens {
+    /// Blocks over groups, times the tokens of a block.
+    #[default]
+    Blocks,
+    /// How many sequences of the longest context fit, times that context.
+    Concurrency,
+}
+
+/// What an engine does when the cache is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Exhaustion {
+    /// It refuses to start or to serve.
+    #[default]
+    Refuse,
+    /// It takes the cache of a sequence away and computes it again later.
+    Recompute,
+    /// It moves the cache of a sequence to the host and back.
+    Swap,
+}
+
+/// A rule that depends on the size of a device's memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct ByMemory<T> {
+    /// The value for large devices.
+    pub value: T,
+    /// Values for smaller ones, the smallest first: the first whose limit the visible memory stays below counts.
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<Below<T>>,
+    /// How it was obtained.
+    pub kind: Provenance,
+    /// Key into the sources of the file.
+    pub source: String,
+    /// Disagreements and remarks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The value of a rule for devices with less than so much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Below<T> {
+    /// Visible memory must stay below this.
+    pub memory: Bytes,
+    /// The value.
+    pub value: T,
+}
+
+impl<T: Copy> ByMemory<T> {
+    /// One value for all devices, supposed by the caller.
+    pub fn assumed(value: T) -> Self {
+        Self { value, below: Vec::new(), kind: Provenance::Assumed, source: "caller".into(), note: None }
+    }
+
+    /// The value for a device with so much visible memory.
+    pub fn at(&self, visible: Bytes) -> T {
+        self.below.iter().find(|tier| visible < tier.memory).map_or(self.value, |tier| tier.value)
+    }
+}
+
+/// How an engine keeps accounts of memory; without any rule all memory is for weights, cache and states, to the byte.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct MemoryRules {
+    /// Which memory the share is taken of; absent means all that is visible, as needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Sourced<Budget>>,
+    /// The share; absent means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<ByMemory<f64>>,
+    /// What is kept free of the memory before loading, where no share is set (SGLang).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<ByMemory<Bytes>>,
+    /// The same for every device of a replica on top.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve_per_device: Option<Sourced<Bytes>>,
+    /// Memory of the driver's context and of libraries on each device, outside of what the engine allocates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Sourced<Bytes>>,
+    /// Buffers of the communication library on each device that works together with others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub communication: Option<Sourced<Bytes>>,
+    /// Captured graphs on each device, per layer of a stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graphs_per_layer: Option<Sourced<Bytes>>,
+    /// Whether captured graphs come out of the budget; absent means they take what the budget leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graphs_in_budget: Option<Sourced<bool>>,
+    /// Hidden vectors of each token of a step that are alive at the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_hidden: Option<Sourced<f64>>,
+    /// Query vectors (all heads) of each token of a step that are alive at the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_queries: Option<Sourced<f64>>,
+    /// Intermediate vectors of a feed-forward (gate, up, their product) of each token of a step that are alive at the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_intermediate: Option<Sourced<f64>>,
+    /// Bits of an element of these vectors; absent means 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activation_bits: Option<Sourced<f64>>,
+    /// Bytes per logit at the peak of sampling, for each sequence that may run, or each token of a step (`logits_of_all`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_logit: Option<Sourced<f64>>,
+    /// Whether the output head has room for every token of a step instead of one per sequence (llama.cpp).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logits_of_all: Option<Sourced<bool>>,
+    /// Bytes of the attention mask per token of a step and token of the context, with fused attention.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask_bytes: Option<Sourced<f64>>,
+    /// The same without: the mask and the scores of the kernel's heads, `unfused_mask_bytes + heads * unfused_score_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfused_mask_bytes: Option<Sourced<f64>>,
+    /// Bytes of a score of one head per token of a step and token of the context, without fused attention.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfused_score_bytes: Option<Sourced<f64>>,
+    /// Further copies of mask and hidden vectors on each device of a pipeline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipeline_copies: Option<Sourced<u64>>,
+    /// Tokens of the step for which activations are set aside; absent means those of the largest step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profiled_tokens: Option<ByMemory<u64>>,
+    /// Contexts up to which a prompt is one step, however long, so that activations are set aside for all of it; beyond, prompts are cut into
+    /// steps of `profiled_tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole_prompts_up_to: Option<Sourced<u64>>,
+    /// Sequences that may run at once (vLLM `max_num_seqs`): rows of the sampler, and states of some engines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sequences: Option<ByMemory<u64>>,
+    /// Tokens of a block of the cache; absent means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_tokens: Option<Sourced<u64>>,
+    /// How layers with unequal needs are charged; absent means each keeps what it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accounting: Option<Sourced<CacheAccounting>>,
+    /// What is printed as the size of the cache; absent means tokens of all blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub printed_tokens: Option<Sourced<PrintedTokens>>,
+    /// Bits of an element of a recurrent state; absent means 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_bits: Option<Sourced<f64>>,
+    /// Bits of an element of the inputs that a convolution remembers; absent means 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub convolution_bits: Option<Sourced<f64>>,
+    /// States that a sequence holds at once (more than 1 for prefix caching); absent means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub states_per_sequence: Option<Sourced<u64>>,
+    /// Share of the cache's memory that is set aside for states, where it is fixed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_share: Option<Sourced<f64>>,
+    /// Size of the pool for sliding windows over that for full attention, where it is fixed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_share: Option<Sourced<f64>>,
+    /// Whether a sliding-window layer keeps the tokens of a step beside its window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows_keep_step: Option<Sourced<bool>>,
+    /// Whether the token embeddings stay in host memory (llama.cpp).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embeddings_on_host: Option<Sourced<bool>>,
+    /// Whether a table of rotary angles for every position is loaded with the weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_table: Option<Sourced<bool>>,
+    /// Multiple that the hidden width of experts in 4-bit floats is padded to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_hidden_multiple: Option<Sourced<u64>>,
+    /// Multiple that the intermediate width of experts in 4-bit floats is padded to, on each device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_intermediate_multiple: Option<Sourced<u64>>,
+    /// What happens when the cache is full; absent means that it refuses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exhaustion: Option<Sourced<Exhaustion>>,
+}
+
+/// A number of a rule with its range.
+struct Checked<'a> {
+    key: &'static str,
+    number: f64,
+    range: (f64, f64),
+    source: &'a str,
+}
+
+impl MemoryRules {
+    /// The first rule whose number is outside its range: key, number, lowest and highest.
+    pub(super) fn first_out_of_range(&self) -> Option<(&'static str, f64, f64, f64)> {
+        let outside = |rule: &Checked<'_>| !(rule.number >= rule.range.0 && rule.number <= rule.range.1);
+        self.checked().iter().find(|rule| outside(rule)).map(|rule| (rule.key, rule.number, rule.range.0, rule.range.1))
+    }
+
+    /// Every key that is there, with the source it names.
+    pub(super) fn sources(&self) -> Vec<(&'static str, &str)> {
+        let numbers = self.checked().into_iter().map(|rule| (rule.key, rule.source));
+        macro_rules! plain {
+            ($($key:ident),*) => {
+                [$((stringify!($key), self.$key.as_ref().map(|rule| rule.source.as_str()))),*]
+            };
+        }
+        let others = plain!(
+            budget,
+            graphs_in_budget,
+            logits_of_all,
+            accounting,
+            printed_tokens,
+            windows_keep_step,
+            embeddings_on_host,
+            rotary_table,
+            exhaustion
+        );
+        numbers.chain(others.into_iter().filter_map(|(key, source)| Some((key, source?)))).collect()
+    }
+
+    fn checked(&self) -> Vec<Checked<'_>> {
+        let mut all = Vec::new();
+        macro_rules! check {
+            ($($key:ident: $number:expr, $range:expr;)*) => {$(
+                if let Some(rule) = &self.$key {
+                    let number: f64 = $number(rule.value);
+                    all.push(Checked { key: stringify!($key), number, range: $range, source: &rule.source });
+                }
+            )*};
+        }
+        macro_rules! check_tiers {
+            ($($key:ident: $number:expr, $range:expr;)*) => {$(
+                if let Some(rule) = &self.$key {
+                    let values = rule.below.iter().map(|tier| tier.value).chain([rule.value]);
+                    all.extend(values.map(|value| {
+                        let number: f64 = $number(value);
+                        Checked { key: stringify!($key), number, range: $range, source: &rule.source }
+                    }));
+                }
+            )*};
+        }
+        check_tiers! {
+            fraction: f64::from, (f64::MIN_POSITIVE, 1.0);
+            reserve: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            profiled_tokens: as_number, (1.0, LARGEST_COUNT);
+            max_sequences: as_number, (1.0, LARGEST_COUNT);
+        }
+        check! {
+            reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            live_hidden: f64::from, (0.0, 1000.0);
+            live_queries: f64::from, (0.0, 1000.0);
+            live_intermediate: f64::from, (0.0, 1000.0);
+            activation_bits: f64::from, (1.0, 64.0);
+            mask_bytes: f64::from, (0.0, 1000.0);
+            unfused_mask_bytes: f64::from, (0.0, 1000.0);
+            unfused_score_bytes: f64::from, (0.0, 1000.0);
+            pipeline_copies: as_number, (0.0, 1000.0);
+            bytes_per_logit: f64::from, (0.0, 1000.0);
+            whole_prompts_up_to: as_number, (1.0, LARGEST_COUNT);
+            block_tokens: as_number, (1.0, 65_536.0);
+            state_bits: f64::from, (1.0, 64.0);
+            convolution_bits: f64::from, (1.0, 64.0);
+            states_per_sequence: as_number, (1.0, 1000.0);
+            state_share: f64::from, (0.0, 0.99);
+            window_share: f64::from, (0.0, 1.0);
+            expert_hidden_multiple: as_number, (1.0, 65_536.0);
+            expert_intermediate_multiple: as_number, (1.0, 65_536.0);
+        }
+        all
+    }
+}
+
+/// No accelerator holds that much.
+const LARGEST_BYTES: f64 = 1e15;
+/// Counts stay exact in all sums.
+const LARGEST_COUNT: f64 = (1_u64 << 40) as f64;
+
+const fn as_number(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,200 @@
+//! A cache cut into blocks, as vLLM, SGLang and TensorRT-LLM keep it.
+
+use super::cache::{CacheLayers, Need, step_beside_window};
+use crate::deployment::Deployment;
+use crate::engine::{CacheAccounting, PrintedTokens};
+use crate::model::Reach;
+use crate::units::Bytes;
+
+/// A pool of blocks of equal size on one device.
+///
+/// A block belongs to one group of layers and holds `block_tokens` tokens in each of them. With one group that is the plain paged cache.
+///
+/// # Source
+/// vLLM, vllm/v1/core/kv_cache_utils.py: `_get_kv_cache_groups_uniform_page_size`, `get_max_concurrency_for_kv_cache_config`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Paged {
+    pub(super) block_tokens: u64,
+    pub(super) block_bytes: Bytes,
+    /// Groups that keep all tokens.
+    full_groups: u64,
+    /// Groups that keep a window: tokens kept by a sequence that is being extended, and groups.
+    windows: Vec<(u64, u64)>,
+    /// Groups with states.
+    state_groups: u64,
+    /// States of a group that a sequence holds, each in a block of its own.
+    states_per_sequence: u64,
+    /// States that are set aside once for all sequences that may run.
+    reserved_states: Bytes,
+    /// Bytes of the states of a sequence in a pool of their own.
+    state_bytes: Bytes,
+    /// Share of the memory for the cache that this pool of states has.
+    state_share: f64,
+    printed: PrintedTokens,
+}
+
+impl Paged {
+    /// The pool for these layers; `None` if none of them keeps entries that grow with the context.
+    pub(super) fn new(deployment: &Deployment, accounting: CacheAccounting, layers: &[CacheLayers]) -> Option<Self> {
+        let rules = &deployment.engine().memory;
+        let printed = rules.printed_tokens.as_ref().map(|rule| rule.value).unwrap_or_default();
+        let block_tokens = rules.block_tokens.as_ref().map_or(1, |tokens| tokens.value.max(1));
+        layers.iter().find(|layer| layer.reach.is_some())?;
+        let pool = Self {
+            block_tokens,
+            block_bytes: Bytes::ZERO,
+            full_groups: 1,
+            windows: Vec::new(),
+            state_groups: 0,
+            states_per_sequence: rules.states_per_sequence.as_ref().map_or(1, |states| states.value),
+            reserved_states: Bytes::ZERO,
+            state_bytes: Bytes::ZERO,
+            state_share: 0.0,
+            printed,
+        };
+        Some(match accounting {
+            CacheAccounting::Grouped => pool.grouped(deployment, layers),
+            CacheAccounting::Pools => pool.pools(deployment, layers),
+            _ => pool.uniform(deployment, layers),
+        })
+    }
+
+    /// Every block holds its tokens in all layers.
+    fn uniform(self, deployment: &Deployment, layers: &[CacheLayers]) -> Self {
+        let rules = &deployment.engine().memory;
+        let sequences = rules.max_sequences.as_ref();
+        let sequences = sequences.map_or(1, |rule| rule.at(deployment.system().device().usable_memory()));
+        Self {
+            block_bytes: block_bytes(self.block_tokens, layers, |_| 1.0),
+            reserved_states: Bytes::from_bytes(states(layers) * sequences as f64),
+            ..self
+        }
+    }
+
+    /// A pool for full attention, one of a fixed share of its tokens for windows, one of a fixed share of all for states.
+    fn pools(self, deployment: &Deployment, layers: &[CacheLayers]) -> Self {
+        let rules = &deployment.engine().memory;
+        let window_share = rules.window_share.as_ref().map_or(1.0, |share| share.value);
+        let has_full = layers.iter().any(|layer| layer.reach == Some(Reach::Full));
+        let share = |reach: Reach| if has_full && is_window(reach) { window_share } else { 1.0 };
+        let state = states(layers);
+        Self {
+            block_bytes: block_bytes(self.block_tokens, layers, share),
+            state_bytes: Bytes::from_bytes(state),
+            state_share: rules.state_share.as_ref().filter(|_| state > 0.0).map_or(0.0, |share| share.value),
+            ..self
+        }
+    }
+
+    /// Groups of layers of one kind, all of the same size, that share one pool.
+    fn grouped(self, deployment: &Deployment, layers: &[CacheLayers]) -> Self {
+        if let [layer] = layers {
+            let block_bytes = block_bytes(self.block_tokens, layers, |_| 1.0);
+            let pool = Self { block_bytes, full_groups: 0, ..self };
+            return pool.with_group(deployment, layer, 1);
+        }
+        let page = page_bytes(self.block_tokens, layers);
+        let layers_per_group = group_size(layers);
+        let keeps_all = layers.iter().filter(|layer| layer.reach == Some(Reach::Full));
+        let bytes_per_token = keeps_all.chain(layers).find(|layer| layer.reach.is_some());
+        let bytes_per_token = bytes_per_token.map_or(1.0, |layer| layer.bytes_per_token.max(1.0));
+        let mut pool = Self {
+            block_tokens: (page / bytes_per_token).floor().max(1.0) as u64,
+            block_bytes: Bytes::from_bytes(page * layers_per_group as f64),
+            full_groups: 0,
+            ..self
+        };
+        for layer in layers {
+            pool = pool.with_group(deployment, layer, layer.layers.div_ceil(layers_per_group));
+        }
+        pool
+    }
+
+    fn with_group(mut self, deployment: &Deployment, layer: &CacheLayers, groups: u64) -> Self {
+        match layer.reach {
+            Some(Reach::Window(kept) | Reach::Chunk(kept)) => {
+                let beside = step_beside_window(deployment).saturating_sub(1);
+                self.windows.push((kept.saturating_add(beside), groups));
+            }
+            Some(_) => self.full_groups += groups,
+            None => self.state_groups += groups,
+        }
+        self
+    }
+
+    /// Blocks of the keys and values of a sequence.
+    fn cache_blocks(&self, context: u64) -> u64 {
+        // A window that slides may begin and end within a block: one block more.
+        let window = |(kept, groups): &(u64, u64)| groups * ((*kept).min(context).div_ceil(self.block_tokens) + 1);
+        self.full_groups * context.div_ceil(self.block_tokens) + self.windows.iter().map(window).sum::<u64>()
+    }
+
+    /// Blocks of the states of a sequence.
+    const fn state_blocks(&self) -> u64 {
+        self.state_groups * self.states_per_sequence
+    }
+
+    /// What so many sequences of this context take of the pool.
+    pub(super) fn need(&self, sequences: u64, context: u64) -> Need {
+        let blocks = |count: u64| self.block_bytes * (count as f64 * sequences as f64);
+        let cache = blocks(self.cache_blocks(context));
+        // A pool of states with a fixed share is as large as the other pool asks for.
+        let state = self.state_bytes * sequences as f64;
+        let state = state.max(cache * (self.state_share / (1.0 - self.state_share)));
+        Need { cache, state: state + blocks(self.state_blocks()) + self.reserved_states }
+    }
+
+    /// Whole blocks in so much memory.
+    pub(super) fn blocks_in(&self, memory: Bytes) -> u64 {
+        let room = (memory - self.reserved_states) * (1.0 - self.state_share);
+        if room > Bytes::ZERO && self.block_bytes > Bytes::ZERO { (room / self.block_bytes).floor() as u64 } else { 0 }
+    }
+
+    /// How many sequences of this context fit into so many blocks.
+    pub(super) fn concurrency(&self, blocks: u64, context: u64) -> f64 {
+        blocks as f64 / (self.cache_blocks(context) + self.state_blocks()).max(1) as f64
+    }
+
+    /// What the engine prints as the size of a pool of so many blocks, in tokens.
+    pub(super) fn printed_tokens(&self, blocks: u64, longest_context: u64) -> u64 {
+        let window_groups: u64 = self.windows.iter().map(|(_, groups)| groups).sum();
+        let groups = self.full_groups + window_groups + self.state_groups;
+        match self.printed {
+            PrintedTokens::Blocks => blocks / groups.max(1) * self.block_tokens,
+            PrintedTokens::Concurrency => (self.concurrency(blocks, longest_context) * longest_context as f64) as u64,
+        }
+    }
+}
+
+/// Bytes of a block that holds its tokens in all layers, those with a window in a share of them.
+fn block_bytes(tokens: u64, layers: &[CacheLayers], share: impl Fn(Reach) -> f64) -> Bytes {
+    let of_layer = |layer: &CacheLayers| {
+        layer.layers as f64 * layer.bytes_per_token * layer.reach.map_or(0.0, &share)
+    };
+    Bytes::from_bytes(tokens as f64 * layers.iter().map(of_layer).sum::<f64>())
+}
+
+/// States of a sequence in all layers.
+fn states(layers: &[CacheLayers]) -> f64 {
+    layers.iter().map(|layer| layer.layers as f64 * layer.state_bytes).sum()
+}
+
+const fn is_window(reach: Reach) -> bool {
+    matches!(reach, Reach::Window(_) | Reach::Chunk(_))
+}
+
+/// Bytes of a block in one layer: all kinds of layers share one pool, so that blocks of the largest entries, enlarged to hold a state,
+/// set the size.
+fn page_bytes(block_tokens: u64, layers: &[CacheLayers]) -> f64 {
+    let entries = layers.iter().map(|layer| layer.bytes_per_token).fold(0.0, f64::max);
+    let state = layers.iter().map(|layer| layer.state_bytes).fold(0.0, f64::max);
+    let block = entries * block_tokens as f64;
+    if block > 0.0 { block * (state / block).ceil().max(1.0) } else { state }
+}
+
+/// Layers of a group: as many as the rarest kind has, or as the most frequent one if they are nearly as many.
+fn group_size(layers: &[CacheLayers]) -> u64 {
+    let counts = || layers.iter().map(|layer| layer.layers);
+    let (fewest, most) = (counts().min().unwrap_or(1).max(1), counts().max().unwrap_or(1).max(1));
+    if most * 4 < fewest * 5 { most } else { fewest }
+}
