@@ -2,6 +2,7 @@
 
 use crate::model::ModelError;
 use crate::profile::ProfileError;
+use crate::units::{Bytes, BytesPerSecond};
 
 /// A deployment that no engine could run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -119,5 +120,86 @@ pub enum DeploymentError {
         found: usize,
         /// The limit.
         limit: usize,
+    },
+    /// Parts of the model on a host that is not there.
+    #[error("{what} on the host, but no host: name its processor with `Deployment::with_host`")]
+    NoHost {
+        /// What should live there.
+        what: &'static str,
+    },
+    /// The device's memory is the host's.
+    #[error(
+        "{device} shares its memory with the host: moving parts of the model there frees nothing; what the device may use of the memory is a \
+         setting of the driver, and only a disk (`Store::Storage`) can hold more"
+    )]
+    UnifiedMemory {
+        /// The device.
+        device: String,
+    },
+    /// Layers or experts on the host while the others are cut over several devices.
+    #[error("{what} on the host with layers cut over {devices} devices, expected pipeline stages of 1 device")]
+    OffloadOfCutLayers {
+        /// What should live on the host.
+        what: &'static str,
+        /// Devices of a stage.
+        devices: u32,
+    },
+    /// Layers of a model whose layers are not known.
+    #[error("{what} of a model known by its totals cannot be placed, expected an architecture")]
+    OffloadOfTotals {
+        /// What should be placed.
+        what: &'static str,
+    },
+    /// Experts of a dense model.
+    #[error("experts on the host for a model without experts: offload layers instead (`Offload::Layers`)")]
+    NoExpertsToOffload,
+    /// More weights streamed than there are, or fewer than none.
+    #[error("{weights} of weights streamed to each device, expected 0 to the {limit} that it would hold")]
+    StreamedWeights {
+        /// Weights streamed.
+        weights: Bytes,
+        /// Weights of a device.
+        limit: Bytes,
+    },
+    /// Not a share.
+    #[error("a share of {cache_share} of the cache streamed, expected 0 to 1")]
+    StreamedCache {
+        /// The share.
+        cache_share: f64,
+    },
+    /// Nothing is known of how the device reads the main memory.
+    #[error("{device} has no known link to the host, expected one in its profile (`links.host`)")]
+    NoHostLink {
+        /// The device.
+        device: String,
+    },
+    /// A disk that reads nothing.
+    #[error("storage bandwidth is {bandwidth}, expected a positive finite one")]
+    StorageBandwidth {
+        /// The bandwidth.
+        bandwidth: BytesPerSecond,
+    },
+    /// Unequal devices that are not one pipeline.
+    #[error(
+        "{found} unequal device(s) for {stages} stage(s) of {per_stage} device(s), expected one device per stage: matrices are not cut over \
+         unequal devices"
+    )]
+    UnequalLayout {
+        /// Devices given.
+        found: usize,
+        /// Stages of the pipeline.
+        stages: u32,
+        /// Devices of a stage.
+        per_stage: u32,
+    },
+    /// Proportions that do not say how to split.
+    #[error(
+        "layers split in proportions {split:?} over {devices} device(s), expected one per device, none negative, one positive"
+    )]
+    LayerSplit {
+        /// The proportions.
+        split: Vec<f64>,
+        /// Devices.
+        devices: usize,
     },
 }

@@ -2,10 +2,14 @@
 
 mod error;
 mod layout;
+mod offload;
+mod place;
 mod sharded;
 mod stage;
 
 pub use error::DeploymentError;
+pub use offload::{Host, Offload, Store};
+pub(crate) use place::Place;
 pub(crate) use sharded::{ShardedKind, ShardedLinear, ShardedModel};
 
 use crate::engine::{Engine, Keys};
@@ -14,6 +18,7 @@ use crate::hardware::{Link, System};
 use crate::model::{Architecture, Model, ModelBody, Reach, Reaches};
 use crate::profile::Provenance;
 use layout::Layout;
+use place::UnequalDevices;
 use std::sync::Arc;
 
 /// A model in given formats, spread over a system, run by an engine.
@@ -40,6 +45,9 @@ pub struct Deployment {
     kv: Option<KvFormat>,
     engine: Arc<Engine>,
     layout: Layout,
+    host: Option<Host>,
+    offload: Offload,
+    unequal: Option<UnequalDevices>,
     flash_attention: Option<bool>,
     allow_long_context: bool,
 }
@@ -59,6 +67,9 @@ impl Deployment {
             kv: None,
             engine: Arc::new(Engine::ideal()),
             layout: Layout::tensor_parallel(system.count()),
+            host: None,
+            offload: Offload::None,
+            unequal: None,
             flash_attention: None,
             allow_long_context: false,
             model,
@@ -84,10 +95,10 @@ impl Deployment {
         Self { engine: engine.into(), ..self }
     }
 
-    /// On other devices, divided as before.
+    /// On other devices, equal ones, divided as before.
     #[must_use]
     pub fn with_system(self, system: System) -> Self {
-        Self { system, ..self }
+        Self { system, unequal: None, ..self }
     }
 
     /// With attention kernels that keep scores on the chip, or explicitly without; engines have a default of their own.
@@ -160,16 +171,21 @@ impl Deployment {
     pub fn check(&self) -> Result<(), DeploymentError> {
         self.layout.check(self.system.count())?;
         self.engine.check()?;
+        if let Some(host) = &self.host {
+            host.engine().check()?;
+        }
         match &self.model.body {
             ModelBody::Architecture(architecture) => {
                 architecture.check()?;
-                self.layout.check_architecture(architecture)
+                self.layout.check_architecture(architecture)?;
             }
             ModelBody::Totals(totals) => {
                 totals.clone().checked()?;
-                self.layout.check_totals()
+                self.layout.check_totals()?;
             }
         }
+        self.check_unequal()?;
+        self.check_offload()
     }
 
     /// The reaches of the model's attention.

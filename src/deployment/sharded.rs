@@ -1,7 +1,6 @@
 //! What one device of a stage holds: every matrix with its share, its bits and its arithmetic.
 
-use super::Deployment;
-use super::stage::Stage;
+use super::{Deployment, Place};
 use crate::format::{NumberFormat, TensorClass, WeightFormat};
 use crate::hardware::MatmulPeak;
 use crate::model::{Architecture, AttentionPass, Layer, Linear, Mixer, Split, Tensor, TensorOrigin};
@@ -57,6 +56,8 @@ pub(crate) struct ShardedKind<'a> {
     pub layer: &'a Layer,
     /// How many layers are of this kind, in all stages together.
     pub count: u64,
+    /// Of how many of them the routed experts are here too.
+    pub experts_count: u64,
     /// Matrices that every token is multiplied with.
     pub linears: Vec<ShardedLinear>,
     /// Matrices of one routed expert.
@@ -82,8 +83,12 @@ pub(crate) struct ShardedModel<'a> {
     pub embedding_row_bytes: f64,
     /// Bits of vectors (norms, biases, kernels).
     pub vector_bits: f64,
-    /// The stages of the pipeline.
-    stages: Vec<Stage>,
+    /// Whether the embeddings are here.
+    pub is_first: bool,
+    /// Whether the output head is here.
+    pub is_last: bool,
+    /// Where its parts live.
+    places: Vec<Place>,
 }
 
 impl Deployment {
@@ -129,6 +134,7 @@ impl<'a> ShardedModel<'a> {
                 name: &kind.name,
                 layer: &kind.layer,
                 count,
+                experts_count: count,
                 linears: common.iter().zip(common_bits).map(|(linear, bits)| shard(linear, *bits)).collect(),
                 expert: expert.iter().zip(expert_bits).map(|(linear, bits)| shard_expert(linear, *bits)).collect(),
                 experts_per_device: experts_per_device(&kind.layer),
@@ -149,7 +155,9 @@ impl<'a> ShardedModel<'a> {
             lookup_bytes: table_bytes + architecture.lookup_params as f64 * bits.lookup / 8.0 / tp as f64,
             embedding_row_bytes: hidden as f64 * bits.embedding / 8.0,
             vector_bits: bits.vectors,
-            stages: deployment.stages(architecture),
+            is_first: true,
+            is_last: true,
+            places: deployment.places(),
         }
     }
 
@@ -159,33 +167,52 @@ impl<'a> ShardedModel<'a> {
         in_layers.chain(&self.global).chain([&self.lm_head]).map(|linear| linear.format)
     }
 
+    /// Only what lives in one place.
+    #[must_use]
+    pub fn at(mut self, place: &Place) -> Self {
+        let counts = place.stage.kind_counts.iter().zip(&place.experts_of_kind);
+        for (kind, (&count, &experts_count)) in self.kinds.iter_mut().zip(counts) {
+            (kind.count, kind.experts_count) = (count, experts_count);
+        }
+        (self.is_first, self.is_last) = (place.stage.is_first, place.stage.is_last);
+        self
+    }
+
+    /// How many layers there are here.
+    pub fn layers(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.count).sum()
+    }
+
     /// Bytes of all vectors in all stages; every device of a stage holds them whole.
     pub fn vector_bytes(&self) -> f64 {
         let in_layers: u64 = self.kinds.iter().map(|kind| kind.count * kind.layer.vector_params).sum();
-        (in_layers + self.architecture.vector_params) as f64 * self.vector_bits / 8.0
+        let outside = if self.is_last { self.architecture.vector_params } else { 0 };
+        (in_layers + outside) as f64 * self.vector_bits / 8.0
     }
 
-    /// Bytes of all weights on one device of the stage that has most.
+    /// Bytes of all weights on one device of the stage that has most; the host is no stage.
     pub fn weight_bytes(&self) -> Bytes {
         self.weight_bytes_of_stages().fold(Bytes::ZERO, Bytes::max)
     }
 
     /// Bytes of all weights on one device of each stage, in order.
     pub fn weight_bytes_of_stages(&self) -> impl Iterator<Item = Bytes> {
-        self.stages.iter().map(|stage| Bytes::from_bytes(self.stage_bytes(stage)))
+        self.places.iter().filter(|place| !place.is_host).map(|place| self.place_bytes(place))
     }
 
-    fn stage_bytes(&self, stage: &Stage) -> f64 {
+    /// Bytes of all weights that live in a place, on one of its devices.
+    pub fn place_bytes(&self, place: &Place) -> Bytes {
+        let stage = &place.stage;
         let sum = |linears: &[ShardedLinear]| linears.iter().map(ShardedLinear::weight_bytes).sum::<f64>();
-        let kinds = self.kinds.iter().zip(&stage.kind_counts);
+        let kinds = self.kinds.iter().zip(stage.kind_counts.iter().zip(&place.experts_of_kind));
         let (mut in_layers, mut vectors) = (0.0, 0);
-        for (kind, &count) in kinds {
+        for (kind, (&count, &experts_count)) in kinds {
             let moe = kind.layer.feed_forward.moe();
             let experts = moe.map_or(0.0, |moe| {
                 let vectors = moe.vector_params_per_expert as f64 * self.vector_bits / 8.0;
                 kind.experts_per_device * (sum(&kind.expert) + vectors)
             });
-            in_layers += count as f64 * (sum(&kind.linears) + experts);
+            in_layers += count as f64 * sum(&kind.linears) + experts_count as f64 * experts;
             vectors += count * kind.layer.vector_params;
         }
         let mut outside = 0.0;
@@ -199,7 +226,7 @@ impl<'a> ShardedModel<'a> {
         if stage.is_last {
             vectors += self.architecture.vector_params;
         }
-        in_layers + outside + vectors as f64 * self.vector_bits / 8.0
+        Bytes::from_bytes(in_layers + outside + vectors as f64 * self.vector_bits / 8.0)
     }
 }
 
