@@ -4,6 +4,7 @@ mod error;
 mod layout;
 mod offload;
 mod place;
+mod settings;
 mod sharded;
 mod stage;
 

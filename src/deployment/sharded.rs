@@ -200,6 +200,34 @@ impl<'a> ShardedModel<'a> {
         self.places.iter().filter(|place| !place.is_host).map(|place| self.place_bytes(place))
     }
 
+    /// Where its parts live.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Bytes of what is only looked up in a place, on one of its devices: embeddings; a table that is the output head too is not.
+    pub fn look_up_bytes(&self, place: &Place) -> Bytes {
+        let is_head = place.stage.is_last;
+        let tied = self.architecture.tied_embeddings && !is_head;
+        let table = if tied { self.lm_head.weight_bytes() } else { 0.0 };
+        Bytes::from_bytes(if place.stage.is_first { self.lookup_bytes + table } else { 0.0 })
+    }
+
+    /// What is added to the routed experts of a place when hidden and intermediate width, cut into `slices`, are padded to these multiples.
+    pub fn expert_padding(&self, place: &Place, slices: u64, hidden: u64, intermediate: u64) -> Bytes {
+        let padded = |width: u64, multiple: u64| width.div_ceil(multiple) as f64 * multiple as f64 / width as f64;
+        let mut added = 0.0;
+        for (kind, &count) in self.kinds.iter().zip(&place.experts_of_kind) {
+            let Some(moe) = kind.layer.feed_forward.moe() else { continue };
+            let width = moe.latent_size.unwrap_or(self.architecture.hidden_size);
+            let slice = moe.intermediate.div_ceil(slices.max(1)).max(1);
+            let growth = padded(width.max(1), hidden) * padded(slice, intermediate) - 1.0;
+            let stored: f64 = kind.expert.iter().map(ShardedLinear::weight_bytes).sum();
+            added += count as f64 * kind.experts_per_device * stored * growth;
+        }
+        Bytes::from_bytes(added)
+    }
+
     /// Bytes of all weights that live in a place, on one of its devices.
     pub fn place_bytes(&self, place: &Place) -> Bytes {
         let stage = &place.stage;

@@ -132,10 +132,10 @@ pub struct MemoryRules {
     pub context: Option<Sourced<Bytes>>,
     /// Buffers of the communication library on each device that works together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub communication: Option<Sourced<Bytes>>,
+    pub communication: Option<ByMemory<Bytes>>,
     /// Captured graphs on each device, per layer of a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub graphs_per_layer: Option<Sourced<Bytes>>,
+    pub graphs_per_layer: Option<ByMemory<Bytes>>,
     /// Whether captured graphs come out of the budget; absent means they take what the budget leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graphs_in_budget: Option<Sourced<bool>>,
@@ -148,6 +148,12 @@ pub struct MemoryRules {
     /// Intermediate vectors of a feed-forward (gate, up, their product) of each token of a step that are alive at the peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_intermediate: Option<Sourced<f64>>,
+    /// Whether the inputs and outputs of routed experts are kept beside everything else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keeps_routed: Option<Sourced<bool>>,
+    /// Buffers of kernels beside the activations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Sourced<Bytes>>,
     /// Bits of an element of these vectors; absent means 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation_bits: Option<Sourced<f64>>,
@@ -232,6 +238,11 @@ struct Checked<'a> {
 }
 
 impl MemoryRules {
+    /// Whether there is no rule at all, as in the ideal engine.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The first rule whose number is outside its range: key, number, lowest and highest.
     pub(super) fn first_out_of_range(&self) -> Option<(&'static str, f64, f64, f64)> {
         let outside = |rule: &Checked<'_>| !(rule.number >= rule.range.0 && rule.number <= rule.range.1);
@@ -249,6 +260,7 @@ impl MemoryRules {
         let others = plain!(
             budget,
             graphs_in_budget,
+            keeps_routed,
             logits_of_all,
             accounting,
             printed_tokens,
@@ -284,14 +296,15 @@ impl MemoryRules {
         check_tiers! {
             fraction: f64::from, (f64::MIN_POSITIVE, 1.0);
             reserve: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             profiled_tokens: as_number, (1.0, LARGEST_COUNT);
             max_sequences: as_number, (1.0, LARGEST_COUNT);
         }
         check! {
             reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
-            communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
-            graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             live_hidden: f64::from, (0.0, 1000.0);
             live_queries: f64::from, (0.0, 1000.0);
             live_intermediate: f64::from, (0.0, 1000.0);

@@ -75,6 +75,14 @@ impl System {
         Ok(Self { scale_out: Some(bandwidth), ..self })
     }
 
+    /// The same with another number of devices.
+    ///
+    /// # Errors
+    /// [`SystemError`] for no devices, or more than a million.
+    pub fn with_count(self, count: u32) -> Result<Self, SystemError> {
+        Ok(Self { count: counted("count", count, COUNT_LIMIT)?, ..self })
+    }
+
     /// The device.
     pub const fn device(&self) -> &Arc<Device> {
         &self.device

@@ -2,19 +2,20 @@
 
 use crate::deployment::Deployment;
 use crate::engine::MemoryRules;
-use crate::model::{Architecture, FeedForward, Layer, Mixer};
+use crate::format::WeightFormat;
+use crate::model::{Architecture, FeedForward, Layer, Mixer, Moe};
 use crate::profile::Sourced;
 use crate::units::Bytes;
 
 /// Activations of one device as a function of the longest context.
 ///
 /// # Formula
-/// `max(t * (per_token + context * per_context_token), logits)` with `t` tokens in the largest step: those that the engine profiles, or a whole
-/// prompt as long as the context where prompts are not cut.
+/// `max(t * (per_token + context * per_context_token), sampling) + t * beside + workspace` with `t` tokens in the largest step: those that the
+/// engine profiles, or a whole prompt as long as the context where prompts are not cut.
 ///
 /// # Source
-/// vLLM sets aside what a run of its largest step takes (`profile_run`); llama.cpp plans the graph of its largest micro-batch
-/// (`ggml_gallocr_reserve`). Vectors alive at the peak are rules of the engine profile.
+/// vLLM sets aside what a run of its largest step takes (`profile_run`, then a run of the sampler); llama.cpp plans the graph of its largest
+/// micro-batch (`ggml_gallocr_reserve`). Which vectors are alive at the peak are rules of the engine profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Activations {
     step_tokens: f64,
@@ -22,42 +23,48 @@ pub(super) struct Activations {
     whole_prompts_up_to: u64,
     per_token: f64,
     per_context_token: f64,
-    logits: f64,
+    /// At the peak of sampling, per token of the step and besides.
+    sampling_per_token: f64,
+    sampling: f64,
+    /// Per token, kept beside everything else.
+    beside: f64,
+    workspace: f64,
 }
 
 impl Activations {
-    pub(super) fn new(deployment: &Deployment, architecture: &Architecture) -> Self {
-        let (rules, scheduling) = (&deployment.engine().memory, &deployment.engine().scheduling);
-        let largest_step = scheduling.max_tokens_per_step.as_ref();
-        let step_tokens = rules.profiled_tokens.as_ref().or(largest_step).map_or(0.0, |tokens| tokens.value as f64);
-        let bytes = value(&rules.activation_bits, 16.0) / 8.0;
-        let hidden = architecture.hidden_size as f64;
-        let widest = architecture.layer_kinds.iter().map(|kind| widest(deployment, &kind.layer, rules));
-        let vectors = bytes * (value(&rules.live_hidden, 0.0) * hidden + widest.fold(0.0, f64::max));
-        let mask = if deployment.flash_attention() { &rules.mask_bytes } else { &rules.unfused_mask_bytes };
-        let mask = value(mask, 0.0);
-        let scores = match deployment.flash_attention() {
-            true => 0.0,
-            false => value(&rules.unfused_score_bytes, 0.0) * most_heads(deployment, architecture),
-        };
+    /// Those of a stage; only the last one has the output head.
+    pub(super) fn new(deployment: &Deployment, architecture: &Architecture, is_last: bool) -> Self {
+        let rules = &deployment.engine().memory;
+        let step_tokens = deployment.memory_step_tokens() as f64;
+        let element = value(&rules.activation_bits, 16.0) / 8.0;
+        let hidden = element * architecture.hidden_size as f64;
+        let layers = || architecture.layer_kinds.iter().map(|kind| &kind.layer);
+        let widest = layers().map(|layer| widest(deployment, layer, rules)).fold(0.0, f64::max);
+        let routed = layers().filter_map(|layer| layer.feed_forward.moe()).map(|moe| routed(deployment, moe, architecture));
         let copies = rules.pipeline_copies.as_ref().filter(|_| deployment.pipeline_parallel() > 1);
         let copies = copies.map_or(0.0, |copies| copies.value as f64);
-        let copied_mask = value(&rules.unfused_mask_bytes, 0.0);
+        let Sampling { per_token, rows } = sampling(deployment, architecture, step_tokens, is_last);
         Self {
             step_tokens,
             whole_prompts_up_to: rules.whole_prompts_up_to.as_ref().map_or(0, |limit| limit.value),
-            per_token: vectors + copies * bytes * hidden,
-            per_context_token: mask + scores + copies * copied_mask,
-            logits: logits(deployment, architecture, step_tokens, bytes * hidden),
+            per_token: value(&rules.live_hidden, 0.0) * hidden + element * widest + copies * hidden,
+            per_context_token: scores(deployment, architecture) + copies * value(&rules.unfused_mask_bytes, 0.0),
+            sampling_per_token: per_token,
+            sampling: rows,
+            beside: element * routed.fold(0.0, f64::max),
+            workspace: rules.workspace.as_ref().map_or(0.0, |rule| rule.value.as_bytes()),
         }
     }
 
     /// Bytes at the peak when the longest context is this.
     pub(super) fn at(&self, context: u64) -> Bytes {
-        let whole = if context <= self.whole_prompts_up_to { context as f64 } else { 0.0 };
-        let tokens = self.step_tokens.max(whole);
+        let whole = context <= self.whole_prompts_up_to;
+        let tokens = if whole { self.step_tokens.max(context as f64) } else { self.step_tokens };
         let forward = tokens * (self.per_token + context as f64 * self.per_context_token);
-        Bytes::from_bytes(forward.max(self.logits))
+        // Where long prompts are cut, the run that memory is set aside for cuts them too, and samples nothing.
+        let samples = whole || self.whole_prompts_up_to == 0;
+        let sampling = if samples { self.sampling + tokens * self.sampling_per_token } else { 0.0 };
+        Bytes::from_bytes(forward.max(sampling) + tokens * self.beside + self.workspace)
     }
 
     /// The context beyond which activations are smaller than just below it, if there is one.
@@ -66,48 +73,68 @@ impl Activations {
     }
 }
 
-/// Bytes at the peak of sampling.
-fn logits(deployment: &Deployment, architecture: &Architecture, step_tokens: f64, hidden_bytes: f64) -> f64 {
+/// The peak of sampling.
+struct Sampling {
+    per_token: f64,
+    rows: f64,
+}
+
+/// Logits of every sequence that may run, or of every token of the step, beside a hidden vector per token.
+fn sampling(deployment: &Deployment, architecture: &Architecture, step_tokens: f64, is_last: bool) -> Sampling {
     let rules = &deployment.engine().memory;
-    let of_all = rules.logits_of_all.as_ref().is_some_and(|all| all.value);
+    let element = value(&rules.activation_bits, 16.0) / 8.0;
     let row = value(&rules.bytes_per_logit, 0.0) * architecture.vocab_size as f64;
-    match (of_all, &rules.max_sequences) {
-        (true, _) => step_tokens * (row + hidden_bytes),
-        (false, Some(sequences)) => sequences.value as f64 * row,
-        (false, None) => 0.0,
+    let of_all = rules.logits_of_all.as_ref().is_some_and(|all| all.value);
+    let sequences = deployment.memory_sequences().map_or(0.0, |sequences| sequences as f64);
+    let rows = if of_all { step_tokens } else { sequences.min(step_tokens) };
+    match is_last && row > 0.0 {
+        true => Sampling { per_token: element * architecture.hidden_size as f64, rows: rows * row },
+        false => Sampling { per_token: 0.0, rows: 0.0 },
     }
 }
 
+/// Bytes of mask and scores per token of the step and token of the context.
+fn scores(deployment: &Deployment, architecture: &Architecture) -> f64 {
+    let rules = &deployment.engine().memory;
+    if deployment.flash_attention() {
+        return value(&rules.mask_bytes, 0.0);
+    }
+    let passes = architecture.layer_kinds.iter().flat_map(|kind| kind.layer.attention_passes());
+    let heads = passes.map(|pass| pass.heads).max().unwrap_or(0) as f64 / f64::from(deployment.tensor_parallel());
+    value(&rules.unfused_mask_bytes, 0.0) + heads * value(&rules.unfused_score_bytes, 0.0)
+}
+
 /// Elements per token of the widest moment of a layer besides its hidden vectors: the queries of attention, or the intermediate
-/// vectors of the feed-forward.
+/// vectors of a dense feed-forward.
 fn widest(deployment: &Deployment, layer: &Layer, rules: &MemoryRules) -> f64 {
     let tp = f64::from(deployment.tensor_parallel());
     let queries = match &layer.mixer {
-        Mixer::Attention(attention) => (attention.heads * attention.head_dim) as f64 / tp,
-        Mixer::LatentAttention(latent) => {
-            (latent.heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim)) as f64 / tp
-        }
-        _ => 0.0,
+        Mixer::Attention(attention) => attention.heads * attention.head_dim,
+        Mixer::LatentAttention(latent) => latent.heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim),
+        _ => 0,
     };
-    let live = value(&rules.live_intermediate, 0.0);
+    let (width, gated) = match &layer.feed_forward {
+        FeedForward::Dense { intermediate, gated } => (*intermediate, *gated),
+        FeedForward::Moe(moe) => (moe.shared_intermediate.unwrap_or(0), moe.gated),
+        FeedForward::None | FeedForward::Linear => (0, true),
+    };
     // Without a gate there is one vector less.
-    let intermediate = |width: u64, gated: bool| (if gated { live } else { live * 2.0 / 3.0 }) * width as f64 / tp;
-    let feed_forward = match &layer.feed_forward {
-        FeedForward::Dense { intermediate: width, gated } => intermediate(*width, *gated),
-        FeedForward::Moe(moe) => {
-            let routed = moe.experts_per_token as f64 * intermediate(moe.intermediate, moe.gated);
-            routed.max(intermediate(moe.shared_intermediate.unwrap_or(0), moe.gated))
-        }
-        FeedForward::None | FeedForward::Linear => 0.0,
-    };
-    feed_forward.max(value(&rules.live_queries, 0.0) * queries)
+    let live = value(&rules.live_intermediate, 0.0) * if gated { 1.0 } else { 2.0 / 3.0 };
+    (live * width as f64).max(value(&rules.live_queries, 0.0) * queries as f64) / tp
 }
 
-/// Query heads of the layer that has most, on one device.
-fn most_heads(deployment: &Deployment, architecture: &Architecture) -> f64 {
-    let passes = architecture.layer_kinds.iter().flat_map(|kind| kind.layer.attention_passes());
-    let heads = passes.map(|pass| pass.heads).max().unwrap_or(0);
-    heads as f64 / f64::from(deployment.tensor_parallel())
+/// Elements per token of the inputs and outputs of routed experts: `k (max(2 n, h) + n)` with intermediate width `n`. Kernels for 4-bit floats
+/// keep them on the chip.
+///
+/// Source: vLLM, `fused_experts_impl`: caches 1 and 3 share a buffer, cache 2 has its own.
+fn routed(deployment: &Deployment, moe: &Moe, architecture: &Architecture) -> f64 {
+    let keeps = deployment.engine().memory.keeps_routed.as_ref().is_some_and(|keeps| keeps.value);
+    if !keeps || *deployment.weights() == WeightFormat::Mxfp4 {
+        return 0.0;
+    }
+    let width = moe.latent_size.unwrap_or(architecture.hidden_size) as f64;
+    let intermediate = moe.intermediate as f64 / deployment.expert_slices() as f64;
+    moe.experts_per_token as f64 * ((2.0 * intermediate).max(width) + intermediate)
 }
 
 fn value(rule: &Option<Sourced<f64>>, absent: f64) -> f64 {

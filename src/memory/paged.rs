@@ -61,9 +61,7 @@ impl Paged {
 
     /// Every block holds its tokens in all layers.
     fn uniform(self, deployment: &Deployment, layers: &[CacheLayers]) -> Self {
-        let rules = &deployment.engine().memory;
-        let sequences = rules.max_sequences.as_ref();
-        let sequences = sequences.map_or(1, |rule| rule.at(deployment.system().device().usable_memory()));
+        let sequences = deployment.memory_sequences().unwrap_or(1);
         Self {
             block_bytes: block_bytes(self.block_tokens, layers, |_| 1.0),
             reserved_states: Bytes::from_bytes(states(layers) * sequences as f64),

@@ -215,7 +215,7 @@ pub struct Diagnosis {
     /// What else would take about as long as was measured, the nearest first; only for slow measurements.
     pub suspects: Vec<Suspect>,
     /// What the device's memory lacks for this load: an engine that runs it nevertheless keeps a part elsewhere.
-    pub does_not_fit: Option<DoesNotFit>,
+    pub does_not_fit: Option<Box<DoesNotFit>>,
     deployment: String,
 }
 
@@ -273,8 +273,7 @@ impl StepModel {
         let predicted = self.predict(observation);
         let ideal = explanation.ideal();
         let verdict = Verdict::new(measured, ideal, &predicted);
-        let memory = self.memory_plan(request.batch, request.context_tokens());
-        let does_not_fit = memory.checked(self.deployment().tensor_parallel()).err();
+        let does_not_fit = self.fit(request.batch, request.context_tokens()).err();
         let suspects = match verdict {
             Verdict::Slow | Verdict::Broken => suspect::find(self, observation, measured, &explanation),
             _ => Vec::new(),

@@ -80,8 +80,7 @@ impl StepModel {
     pub fn request(&self, request: &Request) -> Result<RequestEstimate, RequestError> {
         let deployment = self.deployment();
         request.check(deployment.context_limit(), self.prefill_steps(request))?;
-        let memory = self.memory_plan(request.batch, request.context_tokens());
-        let memory = memory.checked(deployment.devices_per_replica())?;
+        let memory = self.fit(request.batch, request.context_tokens())?;
         let (batch, steps) = (request.batch as f64, request.output_tokens - 1);
         let prefill = self.prefill(request);
         let decode = self.decode_run(request.batch, request.prompt_tokens, steps);

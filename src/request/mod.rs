@@ -85,7 +85,7 @@ pub enum RequestError {
     },
     /// Not enough memory.
     #[error(transparent)]
-    DoesNotFit(#[from] DoesNotFit),
+    DoesNotFit(#[from] Box<DoesNotFit>),
 }
 
 impl std::fmt::Display for Request {

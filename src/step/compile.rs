@@ -12,7 +12,6 @@ use crate::hardware::SystemError;
 use crate::memory::STATE_BITS;
 use crate::model::{AttentionPass, FeedForward, Mixer, Reaches, Split, Totals};
 use crate::operator::OperatorClass;
-use crate::units::Bytes;
 use std::sync::Arc;
 
 /// Activations between operators are kept in 16 bits.
@@ -327,9 +326,4 @@ fn fused_name(linear: &ShardedLinear) -> &'static str {
         TensorClass::LmHead | TensorClass::TokenEmbedding => "lm_head",
         _ => "projection",
     }
-}
-
-/// Bytes of weights on one device.
-pub(super) fn weight_bytes(deployment: &Deployment, sharded: Option<&ShardedModel<'_>>) -> Bytes {
-    sharded.map_or_else(|| deployment.weight_bytes_per_device(), ShardedModel::weight_bytes)
 }

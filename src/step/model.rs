@@ -10,7 +10,7 @@ use super::terms::{
 use super::uncertainty::Spread;
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
-use crate::memory::{MemoryModel, MemoryPlan};
+use crate::memory::{DoesNotFit, MemoryModel, MemoryPlan};
 use crate::model::{Model, ModelBody, Reaches};
 use crate::operator::OperatorClass;
 use crate::units::{Bytes, Flops, FlopsPerSecond};
@@ -98,13 +98,12 @@ impl StepModel {
             (_, Some(sharded)) => compile::architecture_terms(deployment, sharded, &reaches)?,
             (_, None) => Terms::default(),
         };
-        let weights = compile::weight_bytes(deployment, sharded.as_ref());
         let priced = Priced::new(&terms);
         Ok(Self {
             deployment: deployment.clone(),
             reaches,
             terms,
-            memory: MemoryModel::with_weights(deployment, weights),
+            memory: MemoryModel::of_parts(deployment, sharded.as_ref()),
             params: MultipliedParams::of(deployment.model()),
             priced,
             spread: Spread::new(deployment),
@@ -118,13 +117,27 @@ impl StepModel {
     }
 
     /// Bytes of weights on each device.
-    pub const fn weight_bytes_per_device(&self) -> Bytes {
+    pub fn weight_bytes_per_device(&self) -> Bytes {
         self.memory.weights()
     }
 
     /// What each device must hold for `sequences` of `context` tokens.
     pub fn memory_plan(&self, sequences: u64, context: u64) -> MemoryPlan {
         self.memory.plan(sequences, context)
+    }
+
+    /// The plan if `sequences` of `context` tokens fit.
+    ///
+    /// # Errors
+    /// [`DoesNotFit`] with what is missing where, and suggestions, each of which was tried.
+    pub fn fit(&self, sequences: u64, context: u64) -> Result<MemoryPlan, Box<DoesNotFit>> {
+        let checked = self.memory.check(sequences, context);
+        checked.map_err(|reason| Box::new(reason.with_suggestions(&self.deployment, sequences, context)))
+    }
+
+    /// The memory need as coefficients.
+    pub const fn memory(&self) -> &MemoryModel {
+        &self.memory
     }
 
     /// An empty step for this model.

@@ -176,8 +176,7 @@ impl Case<'_> {
             let middle = below + (above - below) / 2;
             *(if time(middle) < self.measured { &mut below } else { &mut above }) = middle;
         }
-        let memory = self.model.memory_plan(self.observation.batch, above);
-        (memory.needed() <= memory.capacity).then(|| Suspect {
+        self.model.memory().fits(self.observation.batch, above).then(|| Suspect {
             what: format!("a context of {above} tokens instead of {}", self.observation.context),
             time: time(above),
             check: "how long the prompts really are: system prompt, tools, earlier turns",
@@ -185,8 +184,7 @@ impl Case<'_> {
     }
 
     fn fits(&self, model: &StepModel) -> bool {
-        let memory = model.memory_plan(self.observation.batch, self.observation.context);
-        memory.needed() <= memory.capacity
+        model.memory().fits(self.observation.batch, self.observation.context)
     }
 
     fn distance(&self, time: Seconds) -> f64 {

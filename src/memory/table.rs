@@ -1,0 +1,77 @@
+//! The breakdown as a table.
+
+use super::{Location, MemoryModel, MemoryPart, MemoryPlan};
+use crate::units::Bytes;
+use std::fmt;
+
+/// Where the memory goes, part by part, a column for every place.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct MemoryTable {
+    /// Sequences of one replica.
+    pub sequences: u64,
+    /// Tokens of each.
+    pub context: u64,
+    /// The plan of each place.
+    pub places: Vec<(Location, MemoryPlan)>,
+}
+
+/// Above this share of use, fragmentation and other programs may break what fits on paper.
+const TIGHT: f64 = 0.95;
+
+impl MemoryModel {
+    /// The breakdown for `sequences` of `context` tokens, ready for printing.
+    pub fn table(&self, sequences: u64, context: u64) -> MemoryTable {
+        MemoryTable { sequences, context, places: self.plans(sequences, context).collect() }
+    }
+}
+
+impl MemoryTable {
+    /// A warning where more than 95 % of the memory that the engine may use is taken: decode falls by tens of times when anything has to be
+    /// fetched from elsewhere.
+    pub fn warning(&self) -> Option<String> {
+        let plans = self.places.iter().map(|(location, plan)| (location, plan.utilization()));
+        let (location, used) = plans.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (used > TIGHT && used <= 1.0).then(|| {
+            let percent = 100.0 * used;
+            format!("{location} is {percent:.1} % full: a little more and the engine refuses, preempts or swaps")
+        })
+    }
+}
+
+impl fmt::Display for MemoryTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<26}", format!("{} x {} tokens", self.sequences, self.context))?;
+        for (location, _) in &self.places {
+            write!(f, "  {:>22}", column(location))?;
+        }
+        let mut row = |name: &str, value: &dyn Fn(&MemoryPlan) -> Bytes| {
+            write!(f, "\n{name:<26}")?;
+            self.places.iter().try_for_each(|(_, plan)| write!(f, "  {:>18.2} GiB", value(plan).as_gib()))
+        };
+        let used = |part: MemoryPart| self.places.iter().any(|(_, plan)| plan.part(part) > Bytes::ZERO);
+        for part in MemoryPart::ALL.into_iter().filter(|part| used(*part)) {
+            row(&part.to_string(), &|plan| plan.part(part))?;
+        }
+        row("needed", &MemoryPlan::needed)?;
+        row("may be used", &|plan| plan.capacity)?;
+        row("visible", &|plan| plan.visible)?;
+        write!(f, "\n{:<26}", "")?;
+        for (_, plan) in &self.places {
+            let verdict = match plan.fits() {
+                true => format!("fits, {:.2} GiB to spare", plan.spare().as_gib()),
+                false => format!("short by {:.2} GiB", plan.short_by().as_gib()),
+            };
+            write!(f, "  {verdict:>22}")?;
+        }
+        self.warning().map_or(Ok(()), |warning| write!(f, "\n{warning}"))
+    }
+}
+
+fn column(location: &Location) -> String {
+    match location {
+        Location::Devices => "each device".into(),
+        Location::Stage { stage, of } => format!("stage {stage} of {of}"),
+        Location::Host => "host".into(),
+    }
+}
