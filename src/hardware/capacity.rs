@@ -51,7 +51,9 @@ fn rescaled(memory: &Memory, capacity: Bytes) -> Option<Sourced<Bytes>> {
     let usable = memory.usable.as_ref()?;
     let installed = installed(capacity);
     let reached = memory.usable_shares.iter().rev().find(|step| step.from <= installed);
-    let share = reached.or(memory.usable_shares.first()).map_or(usable.value / self::installed(memory.capacity.value), |step| step.share);
+    let share = reached
+        .or(memory.usable_shares.first())
+        .map_or(usable.value / self::installed(memory.capacity.value), |step| step.share);
     let note = format!("{:.1} % of {:.2} GiB", share * 100.0, installed.as_gib());
     Some(Sourced {
         value: installed * share,
@@ -61,7 +63,8 @@ fn rescaled(memory: &Memory, capacity: Bytes) -> Option<Sourced<Bytes>> {
     })
 }
 
-/// The bytes behind a capacity as sold. No whole number of binary gigabytes below 2 million is a whole number of decimal ones too.
+/// The bytes behind a capacity as sold. Fewer than 1,953,125 (5^9) whole binary gigabytes are never
+/// a whole number of decimal ones.
 fn installed(capacity: Bytes) -> Bytes {
     let gigabytes = capacity.as_gb();
     if gigabytes >= 1.0 && gigabytes.fract() == 0.0 { Bytes::from_gib(gigabytes) } else { capacity }
