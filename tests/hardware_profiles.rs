@@ -120,6 +120,7 @@ fn published_visible_memory() {
         ("rtx-5090-32gb", 31.36),     // TrajectoryCrafter/TrajectoryCrafter#20
         ("rtx-a4000-16gb", 15.61),    // DengKaiCQ/VGGT-Long#6
         ("rtx-pro-6000-96gb", 94.97), // antirez/ds4#431
+        ("a10g-24gb", 21.98),         // vllm-project/vllm#9367
         ("t4-16gb", 14.56),           // Zheng-Chong/CatVTON#133
         ("l40s-48gb", 44.42),         // vllm-project/vllm#15815
         ("h100-sxm-80gb", 79.11),     // vllm-project/vllm#27508
