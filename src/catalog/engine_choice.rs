@@ -271,7 +271,17 @@ const fn family(names: &'static [&'static str], eras: &'static [Era]) -> Family 
 }
 
 const FAMILIES: &[Family] = &[
-    family(&["vllm"], &[always("vllm-2024"), era("vllm-2026", &[0, 8], (2025, 3))]),
+    family(
+        &["vllm"],
+        &[
+            always("vllm-2024"),
+            era("vllm-0.6.5", &[0, 6, 5], (2024, 12)),
+            era("vllm-0.8", &[0, 8], (2025, 3)),
+            era("vllm-0.10", &[0, 10], (2025, 7)),
+            era("vllm-0.17", &[0, 17], (2026, 3)),
+            era("vllm-2026", &[0, 21], (2026, 5)),
+        ],
+    ),
     family(&["sglang"], &[always("sglang-2024"), era("sglang-2026", &[0, 5], (2025, 8))]),
     family(
         &["tensorrtllm", "trtllm"],
@@ -283,7 +293,7 @@ const FAMILIES: &[Family] = &[
     ),
     family(&["nim"], &[always("nim-2024")]),
     // No profile of its own: its scheduler and kernels were close to vLLM's.
-    family(&["tgi", "textgenerationinference"], &[always("vllm-2024"), era("vllm-2026", &[3], (2025, 3))]),
+    family(&["tgi", "textgenerationinference"], &[always("vllm-2024"), era("vllm-0.8", &[3], (2025, 3))]),
     family(&["lmdeploy", "turbomind"], &[always("lmdeploy")]),
     family(&["transformers", "huggingface", "hftransformers"], &[always("transformers")]),
     family(&["deepspeed", "deepspeedmii", "deepspeedfastgen"], &[always("deepspeed")]),
@@ -324,8 +334,8 @@ mod tests {
 
     #[test]
     fn versions_compare_as_numbers() {
-        assert_eq!(versioned("vllm", "0.7.3"), "vllm-2024");
-        assert_eq!(versioned("vllm", "0.10.0 (ROCm 6.4.1)"), "vllm-2026");
+        assert_eq!(versioned("vllm", "0.7.3"), "vllm-0.6.5");
+        assert_eq!(versioned("vllm", "0.10.0 (ROCm 6.4.1)"), "vllm-0.10");
         assert_eq!(versioned("TensorRT-LLM", "0.14.0 (Triton tensorrtllm_backend)"), "tensorrt-llm-2025");
         assert_eq!(versioned("tensorrt-llm", "0.9.0"), "tensorrt-llm-0.9");
         assert_eq!(versioned("trt-llm", "v1.2.0rc6.post2"), "tensorrt-llm-2026");

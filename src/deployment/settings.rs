@@ -1,7 +1,7 @@
 //! Settings of the engine that users change: each makes a variant of the deployment's engine.
 
 use super::Deployment;
-use crate::engine::{ByMemory, Engine};
+use crate::engine::{ByDevice, Engine};
 use crate::profile::Sourced;
 use std::sync::Arc;
 
@@ -20,7 +20,11 @@ impl Deployment {
     /// ```
     #[must_use]
     pub fn with_memory_fraction(self, fraction: f64) -> Self {
-        self.with_setting(|engine| engine.memory.fraction = Some(ByMemory::assumed(fraction)))
+        self.with_setting(|engine| {
+            engine.memory.fraction = Some(ByDevice::assumed(fraction));
+            engine.memory.reserve = None;
+            engine.memory.reserve_per_device = None;
+        })
     }
 
     /// With steps of at most so many tokens (vLLM `--max-num-batched-tokens`, llama.cpp `--ubatch-size`, SGLang `--chunked-prefill-size`).
@@ -36,7 +40,7 @@ impl Deployment {
     /// With at most so many sequences at once (vLLM `--max-num-seqs`).
     #[must_use]
     pub fn with_max_sequences(self, sequences: u64) -> Self {
-        self.with_setting(|engine| engine.memory.max_sequences = Some(ByMemory::assumed(sequences)))
+        self.with_setting(|engine| engine.memory.max_sequences = Some(ByDevice::assumed(sequences)))
     }
 
     /// With blocks of the cache of so many tokens (vLLM `--block-size`).
@@ -53,14 +57,13 @@ impl Deployment {
 
     /// Tokens of the step that memory is set aside for: what the engine profiles, or else its largest step.
     pub(crate) fn memory_step_tokens(&self) -> u64 {
-        let (rules, visible) = (&self.engine.memory, self.system.device().usable_memory());
-        let profiled = rules.profiled_tokens.as_ref().map(|tokens| tokens.at(visible));
+        let (rules, device) = (&self.engine.memory, self.system.device());
+        let profiled = rules.profiled_tokens.as_ref().map(|tokens| tokens.on(device));
         profiled.or(self.engine.scheduling.max_tokens_per_step.as_ref().map(|tokens| tokens.value)).unwrap_or(0)
     }
 
     /// Sequences that may run at once, if the engine limits them.
     pub(crate) fn memory_sequences(&self) -> Option<u64> {
-        let visible = self.system.device().usable_memory();
-        self.engine.memory.max_sequences.as_ref().map(|sequences| sequences.at(visible))
+        self.engine.memory.max_sequences.as_ref().map(|sequences| sequences.on(self.system.device()))
     }
 }

@@ -1,8 +1,10 @@
 //! How an engine keeps accounts of memory: what it may use, what it takes besides weights, and how it charges the cache.
 
+use crate::hardware::Device;
 use crate::profile::{Provenance, Sourced};
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Which memory the share of [`MemoryRules::fraction`] is taken of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,16 +71,19 @@ pub enum Exhaustion {
     Swap,
 }
 
-/// A rule that depends on the size of a device's memory.
+/// A rule that depends on the device: its generation, or the size of its memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct ByMemory<T> {
+pub struct ByDevice<T> {
     /// The value for large devices.
     pub value: T,
     /// Values for smaller ones, the smallest first: the first whose limit the visible memory stays below counts.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<Below<T>>,
+    /// Values for generations of devices (`ampere`), which come first.
+    #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_generation: BTreeMap<String, T>,
     /// How it was obtained.
     pub kind: Provenance,
     /// Key into the sources of the file.
@@ -98,15 +103,18 @@ pub struct Below<T> {
     pub value: T,
 }
 
-impl<T: Copy> ByMemory<T> {
+impl<T: Copy> ByDevice<T> {
     /// One value for all devices, supposed by the caller.
     pub fn assumed(value: T) -> Self {
-        Self { value, below: Vec::new(), kind: Provenance::Assumed, source: "caller".into(), note: None }
+        let (kind, source) = (Provenance::Assumed, "caller".into());
+        Self { value, below: Vec::new(), by_generation: BTreeMap::new(), kind, source, note: None }
     }
 
-    /// The value for a device with so much visible memory.
-    pub fn at(&self, visible: Bytes) -> T {
-        self.below.iter().find(|tier| visible < tier.memory).map_or(self.value, |tier| tier.value)
+    /// The value for a device.
+    pub fn on(&self, device: &Device) -> T {
+        let visible = device.usable_memory();
+        let by_size = || self.below.iter().find(|tier| visible < tier.memory).map_or(self.value, |tier| tier.value);
+        self.by_generation.get(device.generation()).copied().unwrap_or_else(by_size)
     }
 }
 
@@ -120,10 +128,10 @@ pub struct MemoryRules {
     pub budget: Option<Sourced<Budget>>,
     /// The share; absent means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fraction: Option<ByMemory<f64>>,
-    /// What is kept free of the memory before loading, where no share is set (SGLang).
+    pub fraction: Option<ByDevice<f64>>,
+    /// What is kept free of the memory before loading, in place of a share (SGLang).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reserve: Option<ByMemory<Bytes>>,
+    pub reserve: Option<ByDevice<Bytes>>,
     /// The same for every device of a replica on top.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_per_device: Option<Sourced<Bytes>>,
@@ -132,10 +140,10 @@ pub struct MemoryRules {
     pub context: Option<Sourced<Bytes>>,
     /// Buffers of the communication library on each device that works together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub communication: Option<ByMemory<Bytes>>,
+    pub communication: Option<ByDevice<Bytes>>,
     /// Captured graphs on each device, per layer of a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub graphs_per_layer: Option<ByMemory<Bytes>>,
+    pub graphs_per_layer: Option<ByDevice<Bytes>>,
     /// Whether captured graphs come out of the budget; absent means they take what the budget leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graphs_in_budget: Option<Sourced<bool>>,
@@ -177,14 +185,14 @@ pub struct MemoryRules {
     pub pipeline_copies: Option<Sourced<u64>>,
     /// Tokens of the step for which activations are set aside; absent means those of the largest step.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub profiled_tokens: Option<ByMemory<u64>>,
+    pub profiled_tokens: Option<ByDevice<u64>>,
     /// Contexts up to which a prompt is one step, however long, so that activations are set aside for all of it; beyond, prompts are cut into
     /// steps of `profiled_tokens`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole_prompts_up_to: Option<Sourced<u64>>,
     /// Sequences that may run at once (vLLM `max_num_seqs`): rows of the sampler, and states of some engines.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_sequences: Option<ByMemory<u64>>,
+    pub max_sequences: Option<ByDevice<u64>>,
     /// Tokens of a block of the cache; absent means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_tokens: Option<Sourced<u64>>,
@@ -285,7 +293,8 @@ impl MemoryRules {
         macro_rules! check_tiers {
             ($($key:ident: $number:expr, $range:expr;)*) => {$(
                 if let Some(rule) = &self.$key {
-                    let values = rule.below.iter().map(|tier| tier.value).chain([rule.value]);
+                    let values = rule.below.iter().map(|tier| tier.value).chain(rule.by_generation.values().copied());
+                    let values = values.chain([rule.value]);
                     all.extend(values.map(|value| {
                         let number: f64 = $number(value);
                         Checked { key: stringify!($key), number, range: $range, source: &rule.source }

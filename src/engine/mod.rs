@@ -12,7 +12,7 @@ pub use laws::{
     CommunicationLaw, DecodeAttentionLaw, ElementwiseLaw, ExpertLaw, GemmLaw, HostLaw, PipelineLaw,
     PrefillAttentionLaw, RecurrentLaw, SamplingLaw, UncertaintyLaw,
 };
-pub use memory::{Below, Budget, ByMemory, CacheAccounting, Exhaustion, MemoryRules, PrintedTokens};
+pub use memory::{Below, Budget, ByDevice, CacheAccounting, Exhaustion, MemoryRules, PrintedTokens};
 pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Positive, Quantity, Resolved, Share};
 pub use scheduling::{Arithmetic, MatrixUnit, Scheduling};
 

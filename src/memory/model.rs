@@ -7,6 +7,7 @@ use super::{DoesNotFit, Location, MemoryPlan, Shortage};
 use crate::deployment::{Deployment, Offload, Place, ShardedModel};
 use crate::engine::{Budget, MemoryRules};
 use crate::format::WeightFormat;
+use crate::hardware::Device;
 use crate::model::{Architecture, Mixer, ModelBody, Totals};
 use crate::profile::Sourced;
 use crate::units::Bytes;
@@ -203,8 +204,7 @@ impl PlaceMemory {
     ) -> Self {
         let alone = place.is_host.then(|| deployment.at(place));
         let here = alone.as_ref().unwrap_or(deployment);
-        let layers: u64 = place.stage.kind_counts.iter().sum();
-        let empty = Self::without_model(here, place.device.usable_memory(), location);
+        let empty = Self::without_model(here, &place.device, location);
         let cache = Cache::new(here, architecture, &place.stage.kind_counts);
         let weights = weights(deployment, architecture, sharded, place);
         match deployment.offload() {
@@ -214,13 +214,12 @@ impl PlaceMemory {
             }
             _ => Self { weights, cache, ..empty },
         }
-        .with_activations(here, architecture, layers, place.stage.is_last)
+        .with_activations(here, architecture, place)
     }
 
     fn of_totals(deployment: &Deployment, totals: &Totals) -> Self {
         let shares = f64::from(deployment.tensor_parallel()) * f64::from(deployment.pipeline_parallel().max(1));
-        let empty =
-            Self::without_model(deployment, deployment.system().device().usable_memory(), Location::Devices);
+        let empty = Self::without_model(deployment, deployment.system().device(), Location::Devices);
         let (mut weights, mut cache_share) = (totals.weight_bytes() / shares, 1.0);
         if let Offload::Stream { weights: streamed, cache_share: away, .. } = deployment.offload() {
             (weights, cache_share) = ((weights - streamed).max(Bytes::ZERO), 1.0 - away);
@@ -229,12 +228,12 @@ impl PlaceMemory {
     }
 
     /// A device with the engine's rules and nothing loaded.
-    fn without_model(deployment: &Deployment, visible: Bytes, location: Location) -> Self {
+    fn without_model(deployment: &Deployment, device: &Device, location: Location) -> Self {
         let rules = &deployment.engine().memory;
         let devices = deployment.devices_per_replica();
         let together = devices > 1 && deployment.devices_per_stage() > 1;
         let communication = rules.communication.as_ref().filter(|_| together);
-        let communication = communication.map_or(Bytes::ZERO, |rule| rule.at(visible));
+        let communication = communication.map_or(Bytes::ZERO, |rule| rule.on(device));
         let per_device = bytes(&rules.reserve_per_device) * f64::from(devices);
         Self {
             location,
@@ -244,10 +243,10 @@ impl PlaceMemory {
             activations: Activations::default(),
             cache: Cache::of_totals(Bytes::ZERO),
             cache_share: 1.0,
-            visible,
+            visible: device.usable_memory(),
             budget: rules.budget.as_ref().map(|rule| rule.value).unwrap_or_default(),
-            fraction: rules.fraction.as_ref().map_or(1.0, |fraction| fraction.at(visible)),
-            reserve: rules.reserve.as_ref().filter(|_| rules.fraction.is_none()).map(|rule| rule.at(visible) + per_device),
+            fraction: rules.fraction.as_ref().map_or(1.0, |fraction| fraction.on(device)),
+            reserve: rules.reserve.as_ref().map(|rule| rule.on(device) + per_device),
         }
     }
 
@@ -255,14 +254,14 @@ impl PlaceMemory {
         self,
         deployment: &Deployment,
         architecture: &Architecture,
-        layers: u64,
-        is_last: bool,
+        place: &Place,
     ) -> Self {
-        let rules = &deployment.engine().memory;
+        let (rules, device) = (&deployment.engine().memory, &place.device);
+        let layers: u64 = place.stage.kind_counts.iter().sum();
         let in_budget = rules.graphs_in_budget.as_ref().is_some_and(|inside| inside.value);
         let graphs = rules.graphs_per_layer.as_ref().filter(|_| in_budget);
-        let graphs = graphs.map_or(Bytes::ZERO, |rule| rule.at(self.visible) * layers as f64);
-        Self { activations: Activations::new(deployment, architecture, is_last), graphs, ..self }
+        let graphs = graphs.map_or(Bytes::ZERO, |rule| rule.on(device) * layers as f64);
+        Self { activations: Activations::new(deployment, architecture, place.stage.is_last), graphs, ..self }
     }
 
     /// Whether another stage needs and has the same.

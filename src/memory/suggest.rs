@@ -154,9 +154,9 @@ fn candidates(deployment: &Deployment, sequences: u64, context: u64) -> Vec<Chan
 /// Shares above the engine's own, for engines that take one of all memory.
 fn larger_fractions(deployment: &Deployment) -> Vec<Change> {
     let rules = &deployment.engine().memory;
-    let visible = deployment.system().device().usable_memory();
     let now = match &rules.fraction {
-        Some(fraction) => fraction.at(visible),
+        _ if rules.reserve.is_some() => return Vec::new(),
+        Some(fraction) => fraction.on(deployment.system().device()),
         None => return Vec::new(),
     };
     let hundredths = (now * 100.0).floor() as u32 + 1..=(FULLEST * 100.0) as u32;
