@@ -174,24 +174,16 @@ fn of_architecture(
 ) -> Vec<PlaceMemory> {
     let stages = sharded.places().iter().filter(|place| !place.is_host).count() as u32;
     let mut stage = 0;
-    let mut on_host = None;
-    let mut places: Vec<PlaceMemory> = Vec::with_capacity(sharded.places().len());
-    for place in sharded.places() {
+    let mut memory = |place: &Place| {
         stage += u32::from(!place.is_host);
         let location = match (place.is_host, stages) {
             (true, _) => Location::Host,
             (false, 1) => Location::Devices,
             (false, of) => Location::Stage { stage, of },
         };
-        let memory = PlaceMemory::new(deployment, architecture, sharded, place, location);
-        if place.is_host {
-            on_host = Some(memory);
-        } else if !places.iter().any(|known| known.is_like(&memory)) {
-            places.push(memory);
-        }
-    }
-    places.extend(on_host);
-    places
+        PlaceMemory::new(deployment, architecture, sharded, place, location)
+    };
+    sharded.places().iter().map(&mut memory).collect()
 }
 
 impl PlaceMemory {
@@ -262,11 +254,6 @@ impl PlaceMemory {
         let graphs = rules.graphs_per_layer.as_ref().filter(|_| in_budget);
         let graphs = graphs.map_or(Bytes::ZERO, |rule| rule.on(device) * layers as f64);
         Self { activations: Activations::new(deployment, architecture, place.stage.is_last), graphs, ..self }
-    }
-
-    /// Whether another stage needs and has the same.
-    fn is_like(&self, other: &Self) -> bool {
-        Self { location: other.location, ..self.clone() } == *other
     }
 
     fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
