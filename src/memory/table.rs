@@ -16,9 +16,6 @@ pub struct MemoryTable {
     pub places: Vec<(Location, MemoryPlan)>,
 }
 
-/// Above this share of use, fragmentation and other programs may break what fits on paper.
-const TIGHT: f64 = 0.95;
-
 impl MemoryModel {
     /// The breakdown for `sequences` of `context` tokens, ready for printing.
     pub fn table(&self, sequences: u64, context: u64) -> MemoryTable {
@@ -27,19 +24,12 @@ impl MemoryModel {
 }
 
 impl MemoryTable {
-    /// A warning where more than 95 % of the memory that the engine may use is taken: decode falls by tens of times when anything has to be
-    /// fetched from elsewhere.
+    /// The warning of the fullest place that still fits, if there is one.
     pub fn warning(&self) -> Option<String> {
-        let plans = self.places.iter().map(|(location, plan)| (location, plan.utilization()));
-        let (location, used) = plans.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (used > TIGHT && used <= 1.0).then(|| {
-            let percent = 100.0 * used;
-            format!("{location} is {percent:.1} % full: a little more and the engine refuses, preempts or swaps")
-        })
+        let fullest = |a: &&MemoryPlan, b: &&MemoryPlan| a.utilization().total_cmp(&b.utilization());
+        self.places.iter().map(|(_, plan)| plan).filter(|plan| plan.fits()).max_by(fullest)?.warning()
     }
-}
 
-impl MemoryTable {
     /// Places with different plans, and how many have each.
     fn distinct(&self) -> Vec<(Location, MemoryPlan, usize)> {
         let mut distinct: Vec<(Location, MemoryPlan, usize)> = Vec::new();
