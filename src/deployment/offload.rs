@@ -11,7 +11,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use llm_roofline::deployment::{Host, Offload};
-/// use llm_roofline::prelude::*;
+/// use llm_roofline::{prelude::*, step::CompileError};
 ///
 /// let catalog = Catalog::embedded();
 /// let system = System::new(catalog.device("rtx-4090-24gb")?, 1)?;
@@ -184,7 +184,7 @@ impl Deployment {
     fn largest_weights(&self) -> Bytes {
         match &self.model.body {
             ModelBody::Architecture(_) => self.sharded().map_or(Bytes::ZERO, |sharded| sharded.weight_bytes()),
-            ModelBody::Totals(totals) => totals.weight_bytes() / f64::from(self.tensor_parallel().max(1)),
+            ModelBody::Totals(totals) => totals.weight_bytes() / f64::from(self.devices_per_replica().max(1)),
         }
     }
 }

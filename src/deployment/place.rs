@@ -72,9 +72,24 @@ impl Deployment {
         equal.into_iter().chain(self.unequal.iter().flat_map(|unequal| &unequal.devices))
     }
 
+    /// Whether the devices were given one by one.
+    pub(crate) const fn has_unequal_devices(&self) -> bool {
+        self.unequal.is_some()
+    }
+
+    /// Rows from which the engine copies weights on the host to the device.
+    pub(crate) fn offload_rows(&self) -> Option<f64> {
+        self.engine.scheduling.offload_rows.as_ref().map(|rows| rows.value as f64)
+    }
+
+    /// Whether layers or experts are meant to live on the host.
+    pub(crate) const fn has_parts_on_host(&self) -> bool {
+        matches!(self.offload, Offload::Layers { .. } | Offload::Experts { .. })
+    }
+
     /// Whether parts of the model run under different laws.
-    pub(crate) fn is_divided(&self) -> bool {
-        self.unequal.is_some() || matches!(self.offload, Offload::Layers { .. } | Offload::Experts { .. })
+    pub(crate) const fn is_divided(&self) -> bool {
+        self.unequal.is_some() || self.has_parts_on_host()
     }
 
     pub(super) fn check_unequal(&self) -> Result<(), DeploymentError> {
