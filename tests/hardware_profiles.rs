@@ -46,7 +46,7 @@ fn every_file_reads_under_its_slug_and_none_is_missing() {
     let expected = [
         ("amd", 22),
         ("apple", 32),
-        ("cpu", 10),
+        ("cpu", 24),
         ("geforce", 22),
         ("intel", 6),
         ("nvidia-datacenter", 34),
@@ -55,7 +55,7 @@ fn every_file_reads_under_its_slug_and_none_is_missing() {
         ("other-asic", 11),
     ];
     assert_eq!(counts, expected);
-    assert_eq!(counts.iter().map(|(_, count)| count).sum::<usize>(), 156);
+    assert_eq!(counts.iter().map(|(_, count)| count).sum::<usize>(), 170);
 }
 
 #[test]
@@ -79,13 +79,124 @@ fn every_device_is_whole() {
             let ridge = device.ridge(format).as_flops_per_byte();
             assert!(ridge.is_finite() && ridge > 0.0, "{file}: ridge in {format} is {ridge}");
         }
-        assert!(device.usable_memory() > device.capacity() * 0.85, "{file}: {}", device.usable_memory());
+        let share = device.usable_memory() / device.capacity();
+        let expected = if device.has_unified_memory() { 0.7..1.08 } else { 0.94..1.09 };
+        assert!(expected.contains(&share), "{file}: {share} of the capacity");
         assert_eq!(Device::from_toml(&device.to_toml(), "again").unwrap(), device, "{file}");
         let assumed = device.facts().iter().filter(|fact| fact.kind == Provenance::Assumed).count();
         assert_eq!(device.assumptions().len(), assumed, "{file}");
         for price in device.prices() {
             assert!((0.1..20.0).contains(&price.usd_per_hour.as_usd_per_hour()), "{file}: {}", price.usd_per_hour);
         }
+    }
+}
+
+/// Cards hold binary gigabytes, of which driver and error correction take up to 9 %.
+#[test]
+fn every_accelerator_says_what_programs_see() {
+    let spared = ["cerebras-wse-3", "groq-lpu-v1"]; // no driver's figure: memory on the chip
+    let accelerators = all().into_iter().filter(|(_, device)| device.family() != "cpu");
+    for (file, device) in accelerators.filter(|(_, device)| !spared.contains(&device.slug())) {
+        let memory = &device.profile().memory;
+        let usable = memory.usable.as_ref().unwrap_or_else(|| panic!("{file}: usable memory is missing"));
+        if !memory.unified {
+            let (gb, gib) = (device.capacity().as_gb(), device.capacity().as_gib());
+            let share = usable.value.as_gib() / if gib.fract() == 0.0 { gib } else { gb };
+            assert!((0.88..=1.015).contains(&share), "{file}: {share} of the binary gigabytes");
+        }
+        let discrete = !memory.unified && device.family() != "other-asic";
+        assert!(device.host_link().is_some() || !discrete, "{file}: no link to the host");
+        assert!(device.host_link().is_none() || !memory.unified, "{file}: a link to its own memory");
+    }
+    assert_eq!(device("gh200-96gb").host_link().unwrap().bandwidth.value, BytesPerSecond::from_gb_per_second(450.0));
+}
+
+/// `total_memory` of PyTorch, VRAM of llama.cpp and what their users report, in GiB.
+#[test]
+fn published_visible_memory() {
+    let rows = [
+        ("rtx-4080-16gb", 15.70),     // ollama/ollama#9245: 16076 MiB
+        ("rtx-5060-ti-16gb", 15.45),  // Luce-Org/lucebox#407: 15816 MiB
+        ("rtx-5090-32gb", 31.36),     // TrajectoryCrafter/TrajectoryCrafter#20
+        ("rtx-a4000-16gb", 15.61),    // DengKaiCQ/VGGT-Long#6
+        ("rtx-pro-6000-96gb", 94.97), // antirez/ds4#431
+        ("a10g-24gb", 21.98),         // vllm-project/vllm#9367
+        ("t4-16gb", 14.56),           // Zheng-Chong/CatVTON#133
+        ("l40s-48gb", 44.42),         // vllm-project/vllm#15815
+        ("h100-sxm-80gb", 79.11),     // vllm-project/vllm#27508
+        ("b200-sxm-180gb", 178.35),   // unslothai/unsloth#3411
+        ("rx-7900-xtx-24gb", 23.98),  // ilya-zlobintsev/LACT#533: 24560 MiB
+        ("arc-a770-16gb", 15.11),     // ggml-org/llama.cpp#6036: 16225243136 bytes
+        ("tpu-v4", 30.75),            // erfanzar/EasyDeL#166
+        ("tpu-v6e", 31.25),           // vllm-project/vllm#16211: 33550237696 bytes
+        ("dgx-spark", 121.69),        // MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#47
+        ("strix-halo-128gb", 96.0),   // noamsto/nix-amd-ai#42: 98304 MiB where so configured
+        ("m4-max-40c", 107.52),       // antirez/ds4#893
+    ];
+    for (slug, gib) in rows {
+        let found = device(slug).usable_memory().as_gib();
+        assert!((found - gib).abs() < 0.006, "{slug}: {found} GiB, expected {gib}");
+    }
+}
+
+/// `recommendedMaxWorkingSetSize` as llama.cpp and MLX print it, in decimal megabytes, by the gigabytes of the Mac.
+#[test]
+fn macs_with_other_memory_follow_the_rule_of_macos() {
+    let rows = [
+        (8.0, 5726.63),     // Apple M1, 5461 MiB
+        (16.0, 12713.12),   // Apple M1, M2 and M4; AlexsJones/llmfit#754: 11.84 GiB
+        (24.0, 19069.67),   // Apple M4
+        (32.0, 26800.60),   // Apple M1 Max, M4 and M5
+        (36.0, 30150.67),   // Apple M3 Max
+        (48.0, 40200.90),   // Apple M5 Max, ggml-org/llama.cpp#16634
+        (64.0, 55662.79),   // Apple M1 Max, M3 Max and M4 Pro
+        (128.0, 115448.73), // Apple M4 Max and M5 Max; antirez/ds4#893: 107.52 GiB
+        (192.0, 173173.08), // Apple M2 Ultra, 173173080064 bytes
+        (256.0, 223338.30), // Apple M3 Ultra, 223338299392 bytes
+        (512.0, 498216.21), // Apple M3 Ultra
+    ];
+    for (_, mac) in all().into_iter().filter(|(_, device)| device.family() == "apple") {
+        for (gigabytes, megabytes) in rows {
+            for capacity in [Bytes::from_gb(gigabytes), Bytes::from_gib(gigabytes)] {
+                let other = mac.clone().with_memory_capacity(capacity).unwrap();
+                assert_eq!(other.capacity(), capacity);
+                let found = other.usable_memory().as_gb() * 1000.0;
+                assert!((found / megabytes - 1.0).abs() < 1e-4, "{gigabytes} GB: {found} MB, expected {megabytes}");
+            }
+        }
+        let same = mac.clone().with_memory_capacity(mac.capacity()).unwrap();
+        let change = same.usable_memory() / mac.usable_memory();
+        assert!((change - 1.0).abs() < 1e-3, "{}: {change}", mac.slug());
+    }
+}
+
+#[test]
+fn other_devices_keep_their_share_of_the_memory() {
+    // RTX 4090 cards rebuilt with 48 GB: twice 23.64 GiB.
+    let rebuilt = device("rtx-4090-24gb").with_memory_capacity(Bytes::from_gb(48.0)).unwrap();
+    assert!((rebuilt.usable_memory().as_gib() - 47.28).abs() < 1e-9, "{}", rebuilt.usable_memory().as_gib());
+    assert_eq!(rebuilt.bandwidth(), device("rtx-4090-24gb").bandwidth());
+    assert!(
+        rebuilt.assumptions().iter().any(|line| line.contains("98.5 % of 48.00 GiB")),
+        "{:?}",
+        rebuilt.assumptions()
+    );
+    assert_eq!(Device::from_toml(&rebuilt.to_toml(), "again").unwrap(), rebuilt);
+    // Unknown usable memory stays unknown.
+    let host = device("ryzen-9-5950x").with_memory_capacity(Bytes::from_gib(64.0)).unwrap();
+    assert_eq!(host.usable_memory(), Bytes::from_gib(64.0));
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+        let error = device("rtx-4090-24gb").with_memory_capacity(Bytes::from_gb(bad)).unwrap_err();
+        assert!(matches!(error, DeviceError::OutOfRange { .. }), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn shares_of_memory_are_checked() {
+    let mac = text("m1-8c");
+    for (from, to) in [("share = 0.74", "share = 1.74"), ("share = 0.74", "share = 0.0"), ("\"16 GiB\"", "\"8 GiB\"")] {
+        let error = Device::from_toml(&mac.replacen(from, to, 1), "m1.toml").unwrap_err().to_string();
+        assert!(error.contains("`memory.usable_shares`: share") && error.contains("at most 1"), "{error}");
     }
 }
 

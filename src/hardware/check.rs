@@ -1,6 +1,6 @@
 //! Which profiles can be those of a device.
 
-use super::{Device, DeviceProfile};
+use super::{Device, DeviceProfile, UsableShare};
 use crate::format::NumberFormat;
 use crate::profile;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, UsdPerHour, Watts};
@@ -42,6 +42,14 @@ pub enum DeviceError {
         capacity: Bytes,
         /// The largest accepted quantity: the capacity with its prefix read as a binary one.
         limit: Bytes,
+    },
+    /// A share of the memory is not one, or the list does not rise.
+    #[error("share {share} from {from}, expected more than 0 and at most 1, from small to large memories")]
+    UsableShare {
+        /// Memory that the share begins at.
+        from: Bytes,
+        /// The share.
+        share: f64,
     },
     /// A fact names a source that the file does not list.
     #[error("source `{name}` is not in [sources]{hint}")]
@@ -131,6 +139,7 @@ fn check_quantities(profile: &DeviceProfile) -> Result<(), DeviceError> {
             return Err(DeviceError::UsableAboveCapacity { usable, capacity, limit });
         }
     }
+    check_usable_shares(&memory.usable_shares)?;
     if let Some(l2) = &memory.l2 {
         within("memory.l2", l2.value, Bytes::ZERO, CAPACITY_LIMIT)?;
     }
@@ -160,6 +169,18 @@ fn check_quantities(profile: &DeviceProfile) -> Result<(), DeviceError> {
     }
     for price in &profile.prices {
         within("prices.usd_per_hour", price.usd_per_hour, UsdPerHour::ZERO, PRICE_LIMIT)?;
+    }
+    Ok(())
+}
+
+/// Refuses NaN too.
+fn check_usable_shares(shares: &[UsableShare]) -> Result<(), DeviceError> {
+    for (index, &UsableShare { from, share }) in shares.iter().enumerate() {
+        within("memory.usable_shares", from, Bytes::ZERO, CAPACITY_LIMIT)?;
+        let rises = index == 0 || from > shares[index - 1].from;
+        if !(share > 0.0 && share <= 1.0 && rises) {
+            return Err(DeviceError::UsableShare { from, share });
+        }
     }
     Ok(())
 }
@@ -194,6 +215,7 @@ impl DeviceError {
             Self::OutOfRange { key, .. } | Self::Domain { key, .. } | Self::UnknownSource { key, .. } => key,
             Self::NoFloatFormat => "compute",
             Self::UsableAboveCapacity { .. } => "memory.usable",
+            Self::UsableShare { .. } => "memory.usable_shares",
             Self::Empty { key } => key,
             Self::Slug { .. } => "slug",
             Self::SchemaVersion { .. } => "schema_version",

@@ -77,6 +77,7 @@ impl Device {
             memory: Memory {
                 capacity: Sourced::assumed(capacity),
                 usable: None,
+                usable_shares: Vec::new(),
                 bandwidth: Sourced::assumed(bandwidth),
                 kind: "unknown".into(),
                 unified: false,
@@ -153,10 +154,12 @@ impl Device {
         self.profile.memory.capacity.value
     }
 
-    /// Memory that the driver leaves to programs; where that is unknown, the capacity as sold.
+    /// Memory that the driver or the operating system leaves to programs; where that is unknown (CPUs, devices of three numbers), the
+    /// capacity as sold.
     ///
-    /// Cards hold binary gigabytes (an "80 GB" card 80 GiB), of which the driver and error correction take 1 to 8 %: 79.2 GiB of
-    /// "80 GB" are visible, 44.4 GiB of an L40S with "48 GB". Decimal gigabytes as sold are thus a careful guess, a few percent low.
+    /// Cards hold binary gigabytes (an "80 GB" card 80 GiB), of which the driver and error correction take up to 9 %: 79.1 GiB of
+    /// "80 GB" are visible, 44.4 GiB of an L40S with "48 GB". macOS gives the GPU two thirds to nine tenths of the memory, by how much
+    /// there is ([`Device::with_memory_capacity`]).
     pub fn usable_memory(&self) -> Bytes {
         self.profile.memory.usable.as_ref().unwrap_or(&self.profile.memory.capacity).value
     }

@@ -25,6 +25,7 @@
 //! # Ok::<(), llm_roofline::hardware::DeviceError>(())
 //! ```
 
+mod capacity;
 mod check;
 mod device;
 mod link;
@@ -36,5 +37,5 @@ pub use check::DeviceError;
 pub use device::{Device, Fact};
 pub use link::{GroupLinks, Link, LinkKind, Topology};
 pub use matmul::MatmulPeak;
-pub use profile::{Compute, DeviceProfile, HostLink, Links, Memory, Power, Price, ScaleUp};
+pub use profile::{Compute, DeviceProfile, HostLink, Links, Memory, Power, Price, ScaleUp, UsableShare};
 pub use system::{System, SystemError};

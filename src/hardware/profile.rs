@@ -62,6 +62,9 @@ pub struct Memory {
     /// What the driver leaves to programs, where it was measured or is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable: Option<Sourced<Bytes>>,
+    /// Which share of the memory programs get by how much was bought, where that is a rule (macOS); from small to large.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usable_shares: Vec<UsableShare>,
     /// Peak bandwidth, reads and writes together.
     pub bandwidth: Sourced<BytesPerSecond>,
     /// Memory technology (`HBM3`, `GDDR6X`, `LPDDR5X`).
@@ -72,6 +75,17 @@ pub struct Memory {
     /// Last on-chip level: L2, last-level or Infinity Cache, or software-managed SRAM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l2: Option<Sourced<Bytes>>,
+}
+
+/// The share of the memory that programs get on devices with at least so much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct UsableShare {
+    /// Smallest memory that has this share.
+    pub from: Bytes,
+    /// Usable part of the installed memory, more than 0 and at most 1.
+    pub share: f64,
 }
 
 /// Dense arithmetic peaks per number format. An absent format is one that the device lacks, or that nobody publishes.
