@@ -3,10 +3,10 @@
 use super::compile::{ACTIVATION_BYTES, Compiler, Terms};
 use super::laws::Laws;
 use super::load::StepLoad;
-use super::terms::{Named, Rows, TransferTerm};
+use super::terms::{Counted, HostTerm, Named, Rows, TransferTerm};
 use crate::deployment::{Deployment, Offload, Place, ShardedModel};
-use crate::hardware::SystemError;
-use crate::model::{Architecture, Reaches};
+use crate::hardware::{System, SystemError};
+use crate::model::Reaches;
 use crate::operator::OperatorClass;
 use crate::units::{Bytes, BytesPerSecond, Seconds};
 use std::sync::Arc;
@@ -29,7 +29,6 @@ pub(super) struct Alone {
     pub(super) deployment: Deployment,
     /// What follows the names of its groups.
     pub(super) suffix: String,
-    place: Place,
 }
 
 impl Divided {
@@ -44,152 +43,164 @@ impl Divided {
         whole: &ShardedModel<'_>,
         reaches: &Reaches,
     ) -> Result<Self, SystemError> {
-        let alone: Vec<Alone> = deployment.places().into_iter().map(|place| Alone::new(deployment, place)).collect();
-        let mut terms = Terms::default();
+        let places = deployment.places();
+        let mut alone: Vec<Alone> = places.iter().map(|place| Alone::new(deployment, place)).collect();
+        let divided = Places { deployment, whole, reaches, places: &places };
+        let mut terms = Terms { host: divided.host_time(&alone), ..Terms::default() };
         let mut prompt_times = Vec::new();
-        for (index, one) in alone.iter().enumerate() {
-            let own = one.terms(index, whole, reaches, |sharded| sharded.at(&one.place))?;
+        for (index, place) in places.iter().enumerate() {
+            let own = divided.operators(&alone, index, |sharded| sharded.at(place));
             prompt_times.push(product_time(&own));
             terms.extend(own);
         }
-        let first_device = alone.iter().position(|one| !one.place.is_host);
-        terms.host = host_time(&alone, deployment, first_device);
-        terms.transfers = transfers(deployment, &alone, whole.architecture)?;
-        let many_rows = match (deployment.offload_rows(), first_device) {
-            (Some(rows), Some(device)) if alone.iter().any(|one| one.place.is_host) => {
-                Some((rows, many_rows(deployment, &alone, device, whole, reaches, terms.host)?))
-            }
-            _ => None,
-        };
+        terms.transfers = divided.transfers(&alone)?;
+        let mut many_rows = None;
+        if let (Some(rows), Some(host)) = (deployment.offload_rows(), places.iter().position(|place| place.is_host)) {
+            alone.push(Alone { deployment: deployment.on_first_device(), suffix: " of host".into() });
+            many_rows = Some((rows, divided.many_rows(&alone, host, terms.host)?));
+        }
         let total: f64 = prompt_times.iter().sum();
-        let beside_host = alone.iter().any(|one| one.place.is_host);
-        let longest_stage = (total > 0.0 && !beside_host).then(|| prompt_times.into_iter().fold(0.0, f64::max) / total);
+        let longest = prompt_times.into_iter().fold(0.0, f64::max) / total;
+        let longest_stage = (total > 0.0 && !deployment.has_parts_on_host()).then_some(longest);
         Ok(Self { terms, many_rows, alone, longest_stage })
     }
 }
 
 impl Alone {
-    fn new(deployment: &Deployment, place: Place) -> Self {
+    fn new(deployment: &Deployment, place: &Place) -> Self {
         let suffix = match place.is_host {
             true => " on host".into(),
             false if deployment.has_unequal_devices() => format!(" on {}", place.device.name()),
             false => String::new(),
         };
-        Self { deployment: deployment.at(&place), suffix, place }
+        Self { deployment: deployment.at(place), suffix }
+    }
+}
+
+/// A divided model while it is compiled.
+struct Places<'a> {
+    deployment: &'a Deployment,
+    whole: &'a ShardedModel<'a>,
+    reaches: &'a Reaches,
+    places: &'a [Place],
+}
+
+impl Places<'_> {
+    /// What `part` of the model costs under the laws of a place.
+    fn operators(
+        &self,
+        alone: &[Alone],
+        index: usize,
+        part: impl FnOnce(ShardedModel<'_>) -> ShardedModel<'_>,
+    ) -> Terms {
+        let Alone { deployment, suffix } = &alone[index];
+        let sharded = part(deployment.sharded_as(self.whole.architecture));
+        let mut terms = Terms::default();
+        Compiler::new(deployment, &sharded, self.reaches).named(index, suffix).operators(&mut terms);
+        terms
     }
 
-    /// What `part` of the model costs under the laws of this place.
-    fn terms(
-        &self,
-        index: usize,
-        whole: &ShardedModel<'_>,
-        reaches: &Reaches,
-        part: impl FnOnce(ShardedModel<'_>) -> ShardedModel<'_>,
-    ) -> Result<Terms, SystemError> {
-        let sharded = part(self.deployment.sharded_as(whole.architecture));
-        let compiler = Compiler::new(&self.deployment, &sharded, reaches).named(index, &self.suffix);
-        let mut terms = Terms::default();
-        compiler.operators(&mut terms);
+    /// Steps whose rows are so many that weights on the host are worth copying: everything but the output head runs on devices, what lives on
+    /// the host on the first one, whose laws are the last of `alone`.
+    fn many_rows(&self, alone: &[Alone], host: usize, host_time: HostTerm) -> Result<Terms, SystemError> {
+        let mut terms = Terms { host: host_time, ..Terms::default() };
+        for (index, place) in self.places.iter().enumerate().filter(|(index, _)| *index != host) {
+            terms.extend(self.operators(alone, index, |sharded| sharded.at(place)));
+        }
+        let copied = self.operators(alone, alone.len() - 1, |sharded| sharded.at(&self.places[host]).without_head());
+        terms.transfers = self.hops(alone, |place| !place.is_host)?;
+        terms.transfers.extend(streamed(&copied, 1.0, 1.0, self.host_link(Seconds::ZERO)));
+        terms.extend(copied);
+        // Few rows reach the output head.
+        terms.extend(self.operators(alone, host, |sharded| sharded.at(&self.places[host]).only_head()));
         Ok(terms)
     }
-}
 
-/// Steps whose rows are so many that weights on the host are worth copying: everything but the output head runs on the device.
-fn many_rows(
-    deployment: &Deployment,
-    alone: &[Alone],
-    device: usize,
-    whole: &ShardedModel<'_>,
-    reaches: &Reaches,
-    host: super::terms::HostTerm,
-) -> Result<Terms, SystemError> {
-    let (mut terms, mut copied) = (Terms { host, ..Terms::default() }, Vec::new());
-    for (index, one) in alone.iter().enumerate() {
-        if !one.place.is_host {
-            terms.extend(one.terms(index, whole, reaches, |sharded| sharded.at(&one.place))?);
-            continue;
+    /// The engine's own time counts once; launches that wait for a device, for the layers of each.
+    fn host_time(&self, alone: &[Alone]) -> HostTerm {
+        let driver = self.places.iter().position(|place| !place.is_host).unwrap_or(0);
+        let devices = u64::from(self.deployment.devices_per_replica());
+        let mut sum = HostTerm::default();
+        for (index, (place, one)) in self.places.iter().zip(alone).enumerate() {
+            let laws = Laws::new(&one.deployment);
+            let layers = place.stage.kind_counts.iter().sum();
+            let (own, without_layers) = (laws.host(layers, devices), laws.host(0, devices));
+            if index == driver {
+                (sum.per_sequence, sum.per_prompt_step) = (own.per_sequence, own.per_prompt_step);
+                sum.per_step += own.per_step;
+            } else {
+                sum.per_step += own.per_step - without_layers.per_step;
+            }
         }
-        let guest = Alone { suffix: " of host".into(), ..alone[device].clone() };
-        let own = guest.terms(device, whole, reaches, |sharded| sharded.at(&one.place).without_head())?;
-        copied = streamed(&own, 1.0, 1.0, host_link(deployment, Seconds::ZERO));
-        terms.extend(own);
-        // Few rows reach the output head.
-        terms.extend(one.terms(index, whole, reaches, |sharded| sharded.at(&one.place).only_head())?);
+        sum
     }
-    terms.transfers = hops(deployment, alone, whole.architecture, |place| !place.is_host)?;
-    terms.transfers.extend(copied);
-    Ok(terms)
-}
 
-/// The engine's own time counts once; launches that wait for a device, for the layers of each.
-fn host_time(alone: &[Alone], deployment: &Deployment, first_device: Option<usize>) -> super::terms::HostTerm {
-    let mut sum = super::terms::HostTerm::default();
-    for (index, one) in alone.iter().enumerate() {
-        let layers = one.place.stage.kind_counts.iter().sum();
-        let devices = u64::from(deployment.devices_per_replica());
-        let own = Laws::new(&one.deployment).host(layers, devices);
-        let without_layers = Laws::new(&one.deployment).host(0, devices);
-        sum.per_step += own.per_step - without_layers.per_step;
-        if index == first_device.unwrap_or(0) {
-            sum.per_step += without_layers.per_step;
-            (sum.per_sequence, sum.per_prompt_step) = (own.per_sequence, own.per_prompt_step);
+    /// Hidden states between places.
+    fn transfers(&self, alone: &[Alone]) -> Result<Vec<Named<TransferTerm>>, SystemError> {
+        let mut all = self.hops(alone, |_| true)?;
+        if let Offload::Experts { .. } = self.deployment.offload() {
+            let host = self.places.iter().filter(|place| place.is_host);
+            let layers: u64 = host.flat_map(|place| &place.experts_of_kind).sum();
+            let link = self.host_link(Laws::new(self.deployment).host_hop());
+            // To the host and back.
+            all.push(named("hidden states to experts", self.hidden_states(2.0 * layers as f64, link)));
         }
+        Ok(all)
     }
-    sum
-}
 
-/// Everything that moves in a step of a divided model: hidden states between places.
-fn transfers(
-    deployment: &Deployment,
-    alone: &[Alone],
-    architecture: &Architecture,
-) -> Result<Vec<Named<TransferTerm>>, SystemError> {
-    let mut all = hops(deployment, alone, architecture, |_| true)?;
-    if let Offload::Experts { .. } = deployment.offload() {
-        let host = alone.iter().filter(|one| one.place.is_host);
-        let layers: u64 = host.flat_map(|one| &one.place.experts_of_kind).sum();
-        let link = host_link(deployment, Laws::new(deployment).host_hop());
-        let bytes = architecture.hidden_size as f64 * ACTIVATION_BYTES;
-        // To the host and back.
-        all.push(named("hidden states to experts", hidden_state(2.0 * layers as f64, bytes, link)));
+    /// Hidden states from one run of layers to the next, among the places that take part.
+    fn hops(
+        &self,
+        alone: &[Alone],
+        takes_part: impl Fn(&Place) -> bool,
+    ) -> Result<Vec<Named<TransferTerm>>, SystemError> {
+        let in_line = |place: &Place| place.stage.kind_counts.iter().sum::<u64>() > 0 || place.stage.is_last;
+        let runs = self.places.iter().zip(alone);
+        let runs: Vec<_> = runs.filter(|(place, _)| in_line(place) && takes_part(place)).collect();
+        let mut all: Vec<Named<TransferTerm>> = Vec::new();
+        for pair in runs.windows(2) {
+            let between_devices = pair.iter().all(|(place, _)| !place.is_host);
+            let (name, link) = if between_devices {
+                ("stage hops", self.slower_link(pair[0].1, pair[1].1)?)
+            } else {
+                ("hidden states from host", self.host_link(Laws::new(self.deployment).host_hop()))
+            };
+            let term = self.hidden_states(1.0, link);
+            match all.iter_mut().find(|known| known.name == name && known.term.with_count(1.0) == term) {
+                Some(known) => known.term.count += 1.0,
+                None => all.push(named(name, term)),
+            }
+        }
+        Ok(all)
     }
-    Ok(all)
-}
 
-/// Hidden states from one run of layers to the next, among the places that `takes_part`.
-fn hops(
-    deployment: &Deployment,
-    alone: &[Alone],
-    architecture: &Architecture,
-    takes_part: impl Fn(&Place) -> bool,
-) -> Result<Vec<Named<TransferTerm>>, SystemError> {
-    let has_layers = |one: &&Alone| one.place.stage.kind_counts.iter().sum::<u64>() > 0 || one.place.stage.is_last;
-    let runs: Vec<&Alone> = alone.iter().filter(has_layers).filter(|one| takes_part(&one.place)).collect();
-    let mut all = Vec::new();
-    let bytes = architecture.hidden_size as f64 * ACTIVATION_BYTES;
-    for pair in runs.windows(2) {
-        let between_devices = pair.iter().all(|one| !one.place.is_host);
-        let (name, link) = if between_devices {
-            let lines = pair.iter().map(|one| Laws::new(deployment).hop(&beside(&one.deployment)));
-            let lines = lines.collect::<Result<Vec<_>, _>>()?;
-            let slowest = lines.iter().map(|line| line.seconds_per_byte).fold(0.0, f64::max);
-            let latency = lines.iter().map(|line| line.latency).fold(Seconds::ZERO, Seconds::max);
-            ("stage hops", Link { latency: latency.as_seconds(), seconds_per_byte: slowest })
-        } else {
-            ("hidden states from host", host_link(deployment, Laws::new(deployment).host_hop()))
-        };
-        let term = hidden_state(1.0, bytes, link);
-        match all.iter_mut().find(|known: &&mut Named<TransferTerm>| known.name == name && known.term.same_as(&term)) {
-            Some(known) => known.term.count += 1.0,
-            None => all.push(named(name, term)),
+    /// The slower of the links that two devices have with their like.
+    fn slower_link(&self, from: &Alone, to: &Alone) -> Result<Link, SystemError> {
+        let laws = Laws::new(self.deployment);
+        let (from, to) = (laws.hop(&beside(&from.deployment))?, laws.hop(&beside(&to.deployment))?);
+        let line = from.beside(to);
+        Ok(Link { latency: line.latency.as_seconds(), seconds_per_byte: line.seconds_per_byte })
+    }
+
+    /// The link between the first device and the main memory; free where nothing is known of one.
+    fn host_link(&self, latency: Seconds) -> Link {
+        let efficiency = Laws::new(self.deployment).host_efficiency();
+        match self.deployment.host_bandwidth(efficiency) {
+            Some(bandwidth) => Link::new(bandwidth, latency),
+            None => Link { latency: latency.as_seconds(), seconds_per_byte: 0.0 },
         }
     }
-    Ok(all)
+
+    fn hidden_states(&self, count: f64, link: Link) -> TransferTerm {
+        let bytes = self.whole.architecture.hidden_size as f64 * ACTIVATION_BYTES;
+        let (fixed, per_row) = (link.latency, bytes * link.seconds_per_byte);
+        TransferTerm { count, fixed, per_row, ..TransferTerm::default() }
+    }
 }
 
 /// Two of a device, to ask how they are linked.
 fn beside(alone: &Deployment) -> Deployment {
-    let two = crate::hardware::System::new(alone.system().device().clone(), 2);
+    let two = System::new(alone.system().device().clone(), 2);
     let system = two.unwrap_or_else(|_| alone.system().clone());
     alone.clone().with_system(system).with_pipeline_parallel(2)
 }
@@ -208,26 +219,12 @@ impl Link {
     }
 }
 
-/// The link between the first device and the main memory; free where nothing is known of one.
-fn host_link(deployment: &Deployment, latency: Seconds) -> Link {
-    let efficiency = Laws::new(deployment).host_efficiency();
-    match deployment.system().device().host_link() {
-        Some(link) => Link::new(link.bandwidth.value * efficiency, latency),
-        None => Link { latency: latency.as_seconds(), seconds_per_byte: 0.0 },
-    }
-}
-
-fn hidden_state(count: f64, bytes: f64, link: Link) -> TransferTerm {
-    let (fixed, per_row) = (link.latency, bytes * link.seconds_per_byte);
-    TransferTerm { count, fixed, per_row, ..TransferTerm::default() }
-}
-
 /// Adds what a deployment streams; `held` are the weights that a device would hold otherwise.
 pub(super) fn add_streamed(terms: &mut Terms, deployment: &Deployment, held: Bytes) {
     let Offload::Stream { weights, cache_share, .. } = deployment.offload() else { return };
-    let Some(bandwidth) = deployment.stream_bandwidth() else { return };
     let efficiency = Laws::new(deployment).host_efficiency();
-    let link = Link::new(bandwidth * efficiency, Seconds::ZERO);
+    let Some(bandwidth) = deployment.stream_bandwidth(efficiency) else { return };
+    let link = Link::new(bandwidth, Seconds::ZERO);
     let share = if held > Bytes::ZERO { (weights / held).min(1.0) } else { 0.0 };
     let streamed = streamed(terms, share, cache_share, link);
     terms.transfers.extend(streamed);

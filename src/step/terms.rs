@@ -365,11 +365,6 @@ impl TransferTerm {
     pub(super) fn is_free(&self) -> bool {
         self.fixed == 0.0 && self.per_row == 0.0 && self.per_expert == 0.0 && self.per_entry == 0.0
     }
-
-    /// Whether it is the same transfer, however often.
-    pub(super) fn same_as(&self, other: &Self) -> bool {
-        self.with_count(1.0) == other.with_count(1.0)
-    }
 }
 
 /// Time of the host, in seconds.

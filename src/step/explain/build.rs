@@ -90,7 +90,7 @@ impl<'a> Explainer<'a> {
         }
         operators.sort_by_key(|operator| groups.iter().position(|group| *group == operator.group));
         let total = operators.iter().map(|operator| operator.time).sum();
-        Explanation { engine: self.model.deployment().engine().slug.clone(), operators, total }
+        Explanation { engine: engines(self.model), operators, total }
     }
 
     fn add_products(&mut self, step: &Step<'_>) {
@@ -263,6 +263,18 @@ impl<'a> Explainer<'a> {
         let limits = self.limits.iter().filter_map(|limit| times(limit.terms(load)));
         limits.map(|times| times.total()).reduce(Seconds::min).unwrap_or(own.total())
     }
+}
+
+/// Slugs of the engines that take part.
+fn engines(model: &StepModel) -> String {
+    let mut slugs = vec![model.deployment().engine().slug.as_str()];
+    for place in &model.alone {
+        let slug = place.deployment.engine().slug.as_str();
+        if !slugs.contains(&slug) {
+            slugs.push(slug);
+        }
+    }
+    slugs.join(" and ")
 }
 
 /// The deployment under engines without losses: with the units that the number formats ask for, and with those that the engine uses
