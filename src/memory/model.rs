@@ -64,7 +64,9 @@ impl MemoryModel {
     /// The same with the model taken apart already.
     pub(crate) fn of_parts(deployment: &Deployment, sharded: Option<&ShardedModel<'_>>) -> Self {
         let places = match (&deployment.model().body, sharded) {
-            (ModelBody::Architecture(architecture), Some(sharded)) => of_architecture(deployment, architecture, sharded),
+            (ModelBody::Architecture(architecture), Some(sharded)) => {
+                of_architecture(deployment, architecture, sharded)
+            }
             (ModelBody::Architecture(_), None) => Vec::new(),
             (ModelBody::Totals(totals), _) => vec![PlaceMemory::of_totals(deployment, totals)],
         };
@@ -242,12 +244,7 @@ impl PlaceMemory {
         }
     }
 
-    fn with_activations(
-        self,
-        deployment: &Deployment,
-        architecture: &Architecture,
-        place: &Place,
-    ) -> Self {
+    fn with_activations(self, deployment: &Deployment, architecture: &Architecture, place: &Place) -> Self {
         let (rules, device) = (&deployment.engine().memory, &place.device);
         let layers: u64 = place.stage.kind_counts.iter().sum();
         let in_budget = rules.graphs_in_budget.as_ref().is_some_and(|inside| inside.value);
@@ -310,18 +307,17 @@ impl PlaceMemory {
 }
 
 /// Weights as the engine loads them: without embeddings that stay on the host, with padded experts and rotary tables.
-fn weights(
-    deployment: &Deployment,
-    architecture: &Architecture,
-    sharded: &ShardedModel<'_>,
-    place: &Place,
-) -> Bytes {
+fn weights(deployment: &Deployment, architecture: &Architecture, sharded: &ShardedModel<'_>, place: &Place) -> Bytes {
     let rules = &place.engine.memory;
     let stored = sharded.place_bytes(place);
     let embeddings_elsewhere = rules.embeddings_on_host.as_ref().is_some_and(|rule| rule.value);
-    let separate = !place.is_host && !place.device.has_unified_memory();
-    let without = if embeddings_elsewhere && separate { sharded.look_up_bytes(place) } else { Bytes::ZERO };
-    stored - without + padding(deployment, sharded, place, rules) + rotary_tables(architecture, place, rules)
+    let first = || sharded.places().iter().find(|place| place.stage.is_first);
+    let moved = match (embeddings_elsewhere, place.is_host) {
+        (true, true) if !place.stage.is_first => first().map_or(Bytes::ZERO, |first| sharded.look_up_bytes(first)),
+        (true, false) if !place.device.has_unified_memory() => Bytes::ZERO - sharded.look_up_bytes(place),
+        _ => Bytes::ZERO,
+    };
+    stored + moved + padding(deployment, sharded, place, rules) + rotary_tables(architecture, place, rules)
 }
 
 /// What padding of 4-bit experts to the kernel's tiles adds.

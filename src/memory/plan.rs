@@ -104,7 +104,9 @@ impl MemoryPlan {
         let percent = 100.0 * self.utilization();
         match self.fits() {
             true if self.utilization() <= TIGHT => None,
-            true => Some(format!("{percent:.1} % of the memory that may be used is taken: a little more and the engine refuses, preempts or swaps")),
+            true => Some(format!(
+                "{percent:.1} % of the memory that may be used is taken: a little more and the engine refuses, preempts or swaps"
+            )),
             false => Some(format!("{percent:.0} % of the memory that may be used is needed")),
         }
     }
@@ -143,6 +145,16 @@ pub enum Location {
     },
     /// In the memory of the host.
     Host,
+}
+
+impl DoesNotFit {
+    /// The suggestions, a line each.
+    pub fn help(&self) -> String {
+        match self.suggestions.is_empty() {
+            true => "nothing that was tried makes it fit".into(),
+            false => self.suggestions.iter().map(|suggestion| format!("- {suggestion}\n")).collect(),
+        }
+    }
 }
 
 impl fmt::Display for Location {

@@ -133,9 +133,9 @@ impl Deployment {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_fewest_devices(&self, sequences: u64, context: u64, limit: u32) -> Option<Self> {
-        (1..=limit).flat_map(|devices| self.layouts_over(devices)).find(|candidate| {
-            candidate.check().is_ok() && MemoryModel::new(candidate).fits(sequences, context)
-        })
+        (1..=limit)
+            .flat_map(|devices| self.layouts_over(devices))
+            .find(|candidate| candidate.check().is_ok() && MemoryModel::new(candidate).fits(sequences, context))
     }
 
     /// The ways in which the engine would use so many devices, the usual one first.

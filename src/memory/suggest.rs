@@ -194,7 +194,8 @@ fn smaller_weights(deployment: &Deployment) -> Vec<Change> {
     };
     let bytes = deployment.weight_bytes_per_device();
     let formats = names.iter().filter_map(|name| name.parse::<WeightFormat>().ok());
-    let smaller = formats.filter(|format| deployment.clone().with_weights(format.clone()).weight_bytes_per_device() < bytes);
+    let smaller =
+        formats.filter(|format| deployment.clone().with_weights(format.clone()).weight_bytes_per_device() < bytes);
     smaller.map(Change::Weights).collect()
 }
 

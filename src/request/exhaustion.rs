@@ -173,7 +173,10 @@ impl fmt::Display for Exhausted {
         for Streamed { from, weights, cache_share, tpot, slowdown } in &self.streamed {
             let source = if *from == Store::Host { "main memory" } else { "disk" };
             let cache = 100.0 * cache_share;
-            write!(f, "\nwith {weights} of weights and {cache:.0} % of the cache fetched from {source} in every step: {tpot} per token, {slowdown:.0} times slower")?;
+            write!(
+                f,
+                "\nwith {weights} of weights and {cache:.0} % of the cache fetched from {source} in every step: {tpot} per token, {slowdown:.0} times slower"
+            )?;
         }
         Ok(())
     }
