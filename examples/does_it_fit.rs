@@ -47,7 +47,7 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
-    let Arguments { sequences, context, .. } = *arguments;
+    let (sequences, context) = (arguments.sequences, arguments.context);
     let devices = arguments.device.iter().map(|name| shared::device(name)).collect::<Result<Vec<_>, _>>()?;
     let system = System::new(devices[0].clone(), arguments.count)?;
     let (weights, kv) = (arguments.weights.as_deref(), arguments.kv.as_deref());
@@ -59,14 +59,10 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
         deployment = deployment.with_host(shared::host(host)?);
     }
     deployment.check()?;
-    let unlimited = || "memory does not limit it".to_string();
+    let limit = |most: Option<u64>| most.map_or("any number of".into(), |most| most.to_string());
     let found = match arguments.find.as_deref() {
-        Some("max-context") => deployment
-            .max_context_tokens(sequences)
-            .map_or_else(unlimited, |most| format!("{sequences} sequence(s) of up to {most} tokens fit")),
-        Some("max-users") => deployment
-            .max_sequences(context)
-            .map_or_else(unlimited, |most| format!("{most} sequences of {context} tokens fit at once")),
+        Some("max-context") => format!("{} tokens per sequence fit", limit(deployment.max_context_tokens(sequences))),
+        Some("max-users") => format!("{} sequences at once fit", limit(deployment.max_sequences(context))),
         Some(_) => {
             deployment = deployment.with_fewest_devices(sequences, context, 1024).ok_or("1024 devices are too few")?;
             let (tensor, stages) = (deployment.tensor_parallel(), deployment.pipeline_parallel());
