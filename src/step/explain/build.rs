@@ -5,6 +5,7 @@ use super::{Explanation, OperatorCost};
 use crate::deployment::Host;
 use crate::engine::{Arithmetic, Engine, Parameter, Positive};
 use crate::operator::OperatorClass;
+use crate::profile::Sourced;
 use crate::roofline::{Bound, Work};
 use crate::step::StepLoad;
 use crate::step::compile::Terms;
@@ -307,7 +308,7 @@ fn native(engine: &Engine) -> Engine {
     let mut native = Engine::ideal();
     native.scheduling.sliding_windows = engine.scheduling.sliding_windows.clone();
     native.scheduling.splits_decode_batches = engine.scheduling.splits_decode_batches.clone();
-    native.scheduling.offload_rows = engine.scheduling.offload_rows.clone();
+    native.scheduling.offload_rows = engine.scheduling.offload_rows.as_ref().map(|rows| Sourced::assumed(rows.value));
     native
 }
 
