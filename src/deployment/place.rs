@@ -49,6 +49,17 @@ impl Deployment {
     /// # Formula
     /// Layer `i` of `n`, or the output head as layer `n`, of which the first `s` are not on devices, goes to the first device at which the
     /// shares sum up to more than `(i - s) / (n + 1 - s)` of all. Source: llama.cpp, `load_tensors` in src/llama-model.cpp.
+    ///
+    /// ```
+    /// use llm_roofline::prelude::*;
+    /// let catalog = Catalog::embedded();
+    /// let (large, small) = (catalog.device("rtx-4090-24gb")?, catalog.device("rtx-3070-8gb")?);
+    /// let deployment = Deployment::new(catalog.model("llama-3.1-8b")?, System::new(large.clone(), 1)?);
+    /// let both = deployment.with_unequal_devices(vec![large, small]);
+    /// assert_eq!(both.layers_of_stages(), [25, 7]); // and the output head on the small one
+    /// assert_eq!(both.with_layer_split(vec![1.0, 1.0]).layers_of_stages(), [17, 15]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn with_unequal_devices(self, devices: Vec<Arc<Device>>) -> Self {
         let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
@@ -59,7 +70,7 @@ impl Deployment {
         Self { system, unequal: Some(UnequalDevices { devices, split: None }), ..deployment }
     }
 
-    /// With layers of unequal devices split in these proportions (llama.cpp `--tensor-split`).
+    /// With the layers of unequal devices split in these proportions instead (llama.cpp `--tensor-split`); equal devices have equal shares.
     #[must_use]
     pub fn with_layer_split(self, proportions: Vec<f64>) -> Self {
         let unequal = self.unequal.map(|unequal| UnequalDevices { split: Some(proportions), ..unequal });

@@ -143,20 +143,17 @@ impl<'a> Compiler<'a> {
 
     fn kind(&self, kind: &ShardedKind<'_>, terms: &mut Terms) {
         let (group, place, count) = (self.group(kind.name), self.place, kind.count as f64);
-        if let Some(term) = self.experts(kind).filter(|_| kind.count == 0 && kind.experts_count > 0) {
+        if let Some(term) = self.experts(kind) {
             let (class, group) = (OperatorClass::ExpertGemm, group.clone());
             terms.experts.push(Named { group, name: "experts", class, place, term });
         }
+        // The experts may live elsewhere than the rest of their layers.
         if kind.count == 0 {
             return;
         }
         let named = |name, term| Named { group: group.clone(), name, class: OperatorClass::Gemm, place, term };
         for run in kind.linears.chunk_by(fused) {
             terms.linears.push(named(fused_name(&run[0]), self.linear(run, count, Rows::All)));
-        }
-        if let Some(term) = self.experts(kind) {
-            let (class, group) = (OperatorClass::ExpertGemm, group.clone());
-            terms.experts.push(Named { group, name: "experts", class, place, term });
         }
         for pass in kind.layer.attention_passes() {
             let (prefill, decode) = self.attention(kind, &pass);
@@ -270,25 +267,25 @@ impl<'a> Compiler<'a> {
     }
 
     fn outside_layers(&self, terms: &mut Terms) {
-        let (place, class) = (self.place, OperatorClass::Gemm);
-        let named = |group: &str, name, term| Named { group: self.group(group), name, class, place, term };
+        let (place, outside) = (self.place, self.group("outside layers"));
         if self.sharded.is_first {
             for linear in &self.sharded.global {
                 let term = self.linear(std::slice::from_ref(linear), 1.0, Rows::All);
-                terms.linears.push(named("outside layers", fused_name(linear), term));
+                let (group, class) = (outside.clone(), OperatorClass::Gemm);
+                terms.linears.push(Named { group, name: fused_name(linear), class, place, term });
             }
         }
         if self.sharded.is_last {
+            let (group, class) = (self.group("output"), OperatorClass::Gemm);
             let term = self.linear(std::slice::from_ref(&self.sharded.lm_head), 1.0, Rows::Emitting);
-            terms.linears.push(named("output", "lm_head", term));
+            terms.linears.push(Named { group: group.clone(), name: "lm_head", class, place, term });
             let vocabulary = self.sharded.architecture.vocab_size as f64 / self.tp as f64 / self.ranks;
-            let (group, class, term) =
-                (self.group("output"), OperatorClass::Elementwise, self.laws.sampling(vocabulary));
+            let (class, term) = (OperatorClass::Elementwise, self.laws.sampling(vocabulary));
             terms.sampling.push(Named { group, name: "sampling", class, place, term });
         }
         if self.sharded.is_first || self.sharded.is_last || self.sharded.layers() > 0 {
-            let (group, class) = (self.group("outside layers"), OperatorClass::Elementwise);
-            terms.elementwise.push(Named { group, name: "embedding, norms", class, place, term: self.elementwise() });
+            let (class, term) = (OperatorClass::Elementwise, self.elementwise());
+            terms.elementwise.push(Named { group: outside, name: "embedding, norms", class, place, term });
         }
     }
 

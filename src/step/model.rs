@@ -5,9 +5,7 @@ use super::cost::StepCost;
 use super::load::{PhaseLoad, StepLoad};
 use super::pipeline::Pipeline;
 use super::places::{self, Alone, Divided};
-use super::terms::{
-    AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm, SamplingTerm, TransferTerm,
-};
+use super::terms::{AttentionTerm, Counted, ExpertTerm, LinearTerm, Named, RecurrentTerm, TransferTerm};
 use super::uncertainty::Spread;
 use crate::deployment::{Deployment, DeploymentError};
 use crate::hardware::SystemError;
@@ -63,6 +61,33 @@ impl Operators {
     fn new(named: Terms) -> Self {
         Self { priced: Priced::new(&named), named }
     }
+
+    /// Everything that does not depend on how long the contexts of decoding sequences are.
+    #[inline]
+    fn cost_without_decode_attention(&self, load: &StepLoad) -> StepCost {
+        let mut cost = StepCost::default();
+        if load.tokens() <= 0.0 {
+            return cost;
+        }
+        let Self { named, priced } = self;
+        cost.add_all(OperatorClass::Gemm, priced.linears.iter().map(|term| term.times(load)));
+        cost.add_all(OperatorClass::ExpertGemm, priced.experts.iter().map(|term| term.times(load)));
+        if load.prefill().tokens > 0.0 {
+            let terms = priced.prefill_attention.iter();
+            cost.add_all(OperatorClass::PrefillAttention, terms.map(|term| term.times(load.prefill())));
+        }
+        cost.add_all(OperatorClass::Recurrent, priced.recurrent.iter().map(|term| term.times(load)));
+        cost.add_all(OperatorClass::Elementwise, named.elementwise.iter().map(|named| named.term.times(load)));
+        cost.add_all(OperatorClass::Elementwise, named.sampling.iter().map(|named| named.term.times(load)));
+        if let Some(term) = &named.communication {
+            cost.add_time(OperatorClass::Collective, term.time(load));
+        }
+        for term in &priced.transfers {
+            cost.add_time(OperatorClass::Collective, term.time_without_cache(load) + term.cache_time(load.prefill()));
+        }
+        cost.add_time(OperatorClass::Overhead, named.host.time(load));
+        cost
+    }
 }
 
 /// The terms that pricing runs over: equal operators of different layer kinds merged.
@@ -73,8 +98,6 @@ pub(super) struct Priced {
     prefill_attention: Vec<AttentionTerm>,
     pub(super) decode_attention: Vec<AttentionTerm>,
     recurrent: Vec<RecurrentTerm>,
-    elementwise: Vec<ElementwiseTerm>,
-    sampling: Vec<SamplingTerm>,
     pub(super) transfers: Vec<TransferTerm>,
 }
 
@@ -211,12 +234,15 @@ impl StepModel {
 
     /// The cost of tokens that pass through the layers together.
     fn cost_at_once(&self, load: &StepLoad) -> StepCost {
-        let mut cost = self.cost_without_decode_attention(load);
+        let operators = self.operators(load);
+        let mut cost = operators.cost_without_decode_attention(load);
         if load.decode().tokens > 0.0 {
-            let priced = self.priced(load);
+            let priced = &operators.priced;
             let terms = priced.decode_attention.iter();
             cost.add_all(OperatorClass::DecodeAttention, terms.map(|term| term.times(load.decode())));
-            cost.add_time(OperatorClass::Collective, priced.cache_time(load.decode()));
+            if !priced.transfers.is_empty() {
+                cost.add_time(OperatorClass::Collective, priced.cache_time(load.decode()));
+            }
         }
         if load.prefill().tokens > 0.0 {
             cost.prompt_time = cost.total();
@@ -226,28 +252,7 @@ impl StepModel {
 
     /// Everything that does not depend on how long the contexts of decoding sequences are.
     pub(super) fn cost_without_decode_attention(&self, load: &StepLoad) -> StepCost {
-        let mut cost = StepCost::default();
-        if load.tokens() <= 0.0 {
-            return cost;
-        }
-        let Operators { named, priced } = self.operators(load);
-        cost.add_all(OperatorClass::Gemm, priced.linears.iter().map(|term| term.times(load)));
-        cost.add_all(OperatorClass::ExpertGemm, priced.experts.iter().map(|term| term.times(load)));
-        if load.prefill().tokens > 0.0 {
-            let terms = priced.prefill_attention.iter();
-            cost.add_all(OperatorClass::PrefillAttention, terms.map(|term| term.times(load.prefill())));
-        }
-        cost.add_all(OperatorClass::Recurrent, priced.recurrent.iter().map(|term| term.times(load)));
-        cost.add_all(OperatorClass::Elementwise, priced.elementwise.iter().map(|term| term.times(load)));
-        cost.add_all(OperatorClass::Elementwise, priced.sampling.iter().map(|term| term.times(load)));
-        if let Some(term) = &named.communication {
-            cost.add_time(OperatorClass::Collective, term.time(load));
-        }
-        for term in &priced.transfers {
-            cost.add_time(OperatorClass::Collective, term.time_without_cache(load) + term.cache_time(load.prefill()));
-        }
-        cost.add_time(OperatorClass::Overhead, named.host.time(load));
-        cost
+        self.operators(load).cost_without_decode_attention(load)
     }
 
     /// The arithmetic peak of one device at which most of the model's matrices are multiplied, at the engine's efficiency 1.
@@ -274,8 +279,6 @@ impl Priced {
             prefill_attention: merge(&terms.prefill_attention),
             decode_attention: merge(&terms.decode_attention),
             recurrent: merge(&terms.recurrent),
-            elementwise: terms.elementwise.iter().map(|named| named.term).collect(),
-            sampling: terms.sampling.iter().map(|named| named.term).collect(),
             transfers: merge(&terms.transfers),
         }
     }
