@@ -196,6 +196,9 @@ pub struct MemoryRules {
     /// Tokens of a block of the cache; absent means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_tokens: Option<Sourced<u64>>,
+    /// Tokens of a block that the kernels of latent attention ask for; a block of any multiple will do. Absent means any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latent_block_tokens: Option<ByDevice<u64>>,
     /// How layers with unequal needs are charged; absent means each keeps what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<Sourced<CacheAccounting>>,
@@ -231,7 +234,7 @@ pub struct MemoryRules {
     pub expert_hidden_multiple: Option<Sourced<u64>>,
     /// Multiple that the intermediate width of experts in 4-bit floats is padded to, on each device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expert_intermediate_multiple: Option<Sourced<u64>>,
+    pub expert_intermediate_multiple: Option<ByDevice<u64>>,
     /// What happens when the cache is full; absent means that it refuses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exhaustion: Option<Sourced<Exhaustion>>,
@@ -309,6 +312,8 @@ impl MemoryRules {
             graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             profiled_tokens: as_number, (1.0, LARGEST_COUNT);
             max_sequences: as_number, (1.0, LARGEST_COUNT);
+            latent_block_tokens: as_number, (1.0, 65_536.0);
+            expert_intermediate_multiple: as_number, (1.0, 65_536.0);
         }
         check! {
             reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
@@ -331,7 +336,6 @@ impl MemoryRules {
             state_share: f64::from, (0.0, 0.99);
             window_share: f64::from, (0.0, 1.0);
             expert_hidden_multiple: as_number, (1.0, 65_536.0);
-            expert_intermediate_multiple: as_number, (1.0, 65_536.0);
         }
         all
     }

@@ -342,9 +342,8 @@ fn padding(deployment: &Deployment, sharded: &ShardedModel<'_>, place: &Place, r
     if *deployment.weights() != WeightFormat::Mxfp4 || place.is_host {
         return Bytes::ZERO;
     }
-    let multiple = |rule: &Option<Sourced<u64>>| rule.as_ref().map_or(1, |rule| rule.value.max(1));
-    let (hidden, intermediate) =
-        (multiple(&rules.expert_hidden_multiple), multiple(&rules.expert_intermediate_multiple));
+    let hidden = rules.expert_hidden_multiple.as_ref().map_or(1, |rule| rule.value.max(1));
+    let intermediate = rules.expert_intermediate_multiple.as_ref().map_or(1, |rule| rule.on(&place.device).max(1));
     sharded.expert_padding(place, u64::from(deployment.expert_slices()), hidden, intermediate)
 }
 

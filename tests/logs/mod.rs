@@ -109,14 +109,15 @@ impl Log {
         deployment
     }
 
-    /// The pool if the cache has this much memory.
-    pub fn pool_in(&self, memory: Bytes) -> KvPool {
-        MemoryModel::new(&self.deployment()).kv_pool_in(memory, self.longest_context())
-    }
-
-    /// The pool with a number of blocks at which blocks, tokens and concurrency are all as printed, to the last digit.
+    /// The same for the configuration.
     pub fn pool_as_printed(&self) -> Option<KvPool> {
         pool_as_printed(self, &self.deployment())
+    }
+
+    /// The pool of the printed GiB as they stand.
+    pub fn pool_from_gib(&self) -> Option<KvPool> {
+        let memory = Bytes::from_gib(self.number("kv_gib")?);
+        Some(MemoryModel::new(&self.deployment()).kv_pool_in(memory, self.longest_context()))
     }
 
     /// What the log says about the size of the pool, most exact first: name, printed, found.
@@ -131,7 +132,8 @@ impl Log {
     }
 }
 
-/// The smallest pool of the deployment that agrees with everything that the log prints in blocks, tokens and sequences.
+/// The smallest pool of the deployment that has the printed memory, to its two decimals, and agrees with everything that the log prints in
+/// blocks, tokens and sequences, to the last digit.
 pub fn pool_as_printed(log: &Log, deployment: &Deployment) -> Option<KvPool> {
     let model = MemoryModel::new(deployment);
     let block = model.kv_pool_in(Bytes::from_gib(1.0), log.longest_context()).block_bytes;
@@ -142,9 +144,14 @@ pub fn pool_as_printed(log: &Log, deployment: &Deployment) -> Option<KvPool> {
         let concurrency = log.number("concurrency").is_none_or(|printed| (found.concurrency - printed).abs() < 0.00501);
         blocks && tokens && concurrency
     };
-    let around = log.number("kv_gib").map_or(1 << 20, |gib| (Bytes::from_gib(1.1 * gib) / block) as u64);
-    (0..=around).map(pool).find(agrees)
+    let tolerance = log.number("pool_tol_pct").unwrap_or(0.0) / 100.0;
+    let blocks = |gib: f64| (Bytes::from_gib(gib.max(0.0)) / block) as u64;
+    let admitted = |gib: f64| blocks((gib - ROUNDING_GIB) * (1.0 - tolerance))..=blocks((gib + ROUNDING_GIB) * (1.0 + tolerance));
+    log.number("kv_gib").map_or(0..=1 << 20, admitted).map(pool).find(agrees)
 }
+
+/// Two decimals are printed.
+const ROUNDING_GIB: f64 = 0.0051;
 
 /// The same device with so much memory visible.
 fn with_visible(device: Device, visible: Bytes) -> Device {
