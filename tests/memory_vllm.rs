@@ -6,8 +6,11 @@
 
 mod logs;
 
+use llm_roofline::memory::MemoryModel;
+use llm_roofline::model::Reach;
 use llm_roofline::prelude::*;
-use logs::Log;
+use logs::drafter::Drafter;
+use logs::{Log, pool_as_printed};
 
 /// Blocks, tokens and concurrency follow from the printed GiB, whose two decimals admit a few blocks, and agree with each other exactly.
 #[test]
@@ -24,8 +27,7 @@ fn pools_follow_from_the_printed_memory() {
 #[test]
 fn weights_as_loaded() {
     check_parts("weights", "weights_gib", "weights_tol_pct", 35, |log| {
-        let plan = log.deployment().memory_plan(1, log.longest_context());
-        (plan.weights + log.vision_tower()).as_gib()
+        (log.plan_of_first_stage().weights + log.vision_tower()).as_gib()
     });
 }
 
@@ -33,7 +35,7 @@ fn weights_as_loaded() {
 #[test]
 fn activations_of_the_profile_run() {
     check_parts("activations", "activation_gib", "activation_tol_pct", 35, |log| {
-        log.deployment().memory_plan(1, log.longest_context()).activations.as_gib()
+        log.plan_of_first_stage().activations.as_gib()
     });
 }
 
@@ -92,4 +94,104 @@ fn pools_from_the_configuration() {
     println!("{} pools, median error {median:.2} %, largest {:.2} %", errors.len(), errors[errors.len() - 1]);
     assert!(outside.is_empty(), "{outside:#?}");
     assert!(errors.len() >= 25 && median < 2.0, "{} pools, median error {median} %", errors.len());
+}
+
+/// vllm-project/vllm#10517: one RTX 3090 starts with 20,000 and 35,000 tokens but not with 29,000, because prompts of up to 32,768 tokens were one
+/// step, and longer ones were cut.
+#[test]
+fn whether_it_starts_is_not_monotonic_in_the_context() {
+    let starts = |id: &str| {
+        let log = logs::of(id);
+        log.deployment().fit(1, log.longest_context()).is_ok()
+    };
+    assert_eq!([starts("C003"), starts("C004"), starts("C005")], [true, false, true]);
+    let log = logs::of("C005");
+    // 0.9 x 23.58 - 15.05 - 0.35 GiB, derived from the printed terms.
+    let pool = log.deployment().kv_pool(log.longest_context());
+    assert!((pool.memory.as_gib() / 5.82 - 1.0).abs() < 0.02, "{pool:?}");
+}
+
+/// Logs that end with "No available memory for the cache blocks" or "is larger than the maximum number of tokens that can be stored".
+#[test]
+fn what_was_refused_does_not_fit() {
+    for id in ["C004", "C038", "C049", "L046"] {
+        let log = logs::of(id);
+        let reason = log.deployment().fit(1, log.longest_context()).expect_err(id);
+        assert!(reason.short_by > Bytes::ZERO, "{reason}");
+    }
+    // vllm-project/vllm#23278 and a table of llm-d: less than nothing was left for the cache.
+    for id in ["C038", "L046"] {
+        let pool = logs::of(id).deployment().kv_pool(logs::of(id).longest_context());
+        assert_eq!((pool.blocks, pool.tokens), (0, 0), "{id}");
+    }
+}
+
+/// Ray Serve LLM documentation, DeepSeek-R1 on two nodes: 29.06x for 32,768 tokens, "about 58x" for 16,384: all layers of latent attention keep
+/// every token.
+#[test]
+fn concurrency_is_inverse_to_the_context() {
+    let deployment = logs::of("C035").deployment();
+    let memory = deployment.kv_pool(32_768).memory;
+    let concurrency = |context: u64| MemoryModel::new(&deployment).kv_pool_in(memory, context).concurrency;
+    assert!((concurrency(16_384) / concurrency(32_768) - 58.0 / 29.06).abs() < 0.01);
+    // FlashMLA: blocks of 64 tokens, 1,152 bytes per token and layer on every rank.
+    let pool = deployment.kv_pool(32_768);
+    assert_eq!((pool.block_tokens, pool.block_bytes.as_bytes()), (64, 31.0 * 64.0 * 1152.0));
+}
+
+/// vllm-project/vllm#22291: Qwen2.5-7B, 28 layers of 4 heads of 128: 0.164 GiB for 3,072 tokens, not 4.59 GB.
+#[test]
+fn a_request_takes_key_value_heads_only() {
+    let log = logs::of("L023");
+    let bytes = MemoryModel::new(&log.deployment()).kv_per_sequence(3072);
+    assert_eq!(format!("{:.3}", bytes.as_gib()), "0.164");
+}
+
+/// Qwen3.6-27B with its own MTP module and three proposed tokens: a 17th layer of full attention, so that groups have 17 layers, and states for
+/// three tokens more.
+#[test]
+fn pools_with_mtp() {
+    for id in ["C112a", "C112b", "L058"] {
+        let log = logs::of(id);
+        let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
+        let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        assert_eq!(pool.block_tokens, 1600, "{id}");
+    }
+}
+
+/// Two recipes of one rig (Qwen3.8-27B, of the same shape): five drafting layers with a window of 2,048 tokens, two steps of 8,192 tokens in
+/// flight. Neither thread states the drafter; one guess gives all three figures of both.
+#[test]
+fn pools_with_a_drafter_of_five_layers() {
+    for id in ["C029", "L085"] {
+        let log = logs::of(id);
+        let deployment = Drafter { layers: 5, reach: Reach::Window(2048), proposes: 7 }.beside(&log);
+        let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        assert_eq!(pool.block_tokens, 832, "{id}");
+    }
+}
+
+/// noonghunna/club-3090#46 printed 67,728 tokens beside "1.06x for 180,000": before 0.21 the line of tokens was whole blocks per group times the
+/// tokens of a block, as if a sequence took as many blocks in each group: 83 of them, 816 tokens each. A sequence of 180,000 tokens takes 221 in
+/// each of the five groups that grow with the context, but hardly any in those with states.
+#[test]
+fn tokens_and_concurrency_were_counted_differently() {
+    let log = logs::of("C032");
+    let drafter = Drafter { layers: 5, reach: Reach::Window(1 << 20), proposes: 6 };
+    let pool = pool_as_printed(&log, &drafter.beside(&log)).expect("a number of blocks");
+    let groups = 16_u64.div_ceil(5) + 48_u64.div_ceil(5) + 1;
+    assert_eq!((pool.block_tokens, pool.blocks / groups, pool.tokens), (816, 83, 83 * 816));
+    assert!(pool.concurrency > 1.0 && pool.tokens < pool.longest_context, "{pool:?}");
+}
+
+/// vllm-project/vllm#43308: about 50 GiB for gemma-4-31B print as about 55k tokens: pages as large as 16 tokens of the sliding layers, 10 layers
+/// to a group, 6 groups.
+#[test]
+fn pages_of_unequal_layers_are_made_equal() {
+    let catalog = Catalog::embedded();
+    let system = System::new(catalog.device("a100-sxm-80gb").unwrap(), 1).unwrap();
+    let deployment = Deployment::new(catalog.model("gemma-4-31b").unwrap(), system);
+    let deployment = deployment.with_engine(catalog.engine("vllm-0.17").unwrap());
+    let pool = MemoryModel::new(&deployment).kv_pool_in(Bytes::from_gib(50.0), 131_072);
+    assert_eq!((pool.blocks, pool.block_tokens, pool.tokens.div_ceil(1000)), (20_480, 16, 55));
 }

@@ -162,7 +162,10 @@ pub struct MemoryRules {
     /// Buffers of kernels beside the activations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Sourced<Bytes>>,
-    /// Bits of an element of these vectors; absent means 16.
+    /// The same for the sampler, on top.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling_workspace: Option<Sourced<Bytes>>,
+    /// Bits of an element of these vectors; absent means 16, or 32 for weights in 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation_bits: Option<Sourced<f64>>,
     /// Bytes per logit at the peak of sampling, for each sequence that may run, or each token of a step (`logits_of_all`).
@@ -319,6 +322,7 @@ impl MemoryRules {
             reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            sampling_workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             live_hidden: f64::from, (0.0, 1000.0);
             live_queries: f64::from, (0.0, 1000.0);
             live_intermediate: f64::from, (0.0, 1000.0);

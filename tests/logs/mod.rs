@@ -1,6 +1,8 @@
 //! Rows of `data/memory_vllm.csv` as deployments.
 
-use llm_roofline::memory::{KvPool, MemoryModel};
+pub mod drafter;
+
+use llm_roofline::memory::{KvPool, MemoryModel, MemoryPlan};
 use llm_roofline::prelude::*;
 use std::collections::BTreeMap;
 
@@ -109,7 +111,14 @@ impl Log {
         deployment
     }
 
-    /// The same for the configuration.
+    /// What a device of the first stage holds, which prints first.
+    pub fn plan_of_first_stage(&self) -> MemoryPlan {
+        let model = MemoryModel::new(&self.deployment());
+        let (_, plan) = model.plans(1, self.longest_context()).next().expect("a stage");
+        plan
+    }
+
+    /// [`pool_as_printed`] of the configuration.
     pub fn pool_as_printed(&self) -> Option<KvPool> {
         pool_as_printed(self, &self.deployment())
     }
