@@ -1,8 +1,8 @@
 //! What vLLM printed about its memory when it started, against the public API: pools to the block, weights and activations by part, pools
 //! from the configuration alone.
 //!
-//! The logs and their sources are in `data/memory_vllm.csv`. Only text towers are modelled: the weights of vision towers are added here where a
-//! profile knows their number, and the memory of their outputs is a stated part of the tolerance.
+//! The logs and their sources are in `data/memory_vllm.csv`. Only text towers are modelled: the weights of vision towers are added
+//! here where a profile knows their number, and the memory of their outputs is a stated part of the tolerance.
 
 mod logs;
 
@@ -47,7 +47,11 @@ fn check_parts(what: &str, printed: &str, tolerance: &str, least: usize, found: 
     for (log, expected, tolerance) in rows {
         let found = found(log);
         let error = 100.0 * (found / expected - 1.0);
-        println!("{:5} {:44} {what} printed {expected:8.4} found {found:8.4} GiB {error:+6.2} %", log.id(), log.title());
+        println!(
+            "{:5} {:44} {what} printed {expected:8.4} found {found:8.4} GiB {error:+6.2} %",
+            log.id(),
+            log.title()
+        );
         if (found - expected).abs() > expected * tolerance / 100.0 + 0.005 {
             outside.push(format!("{}: {what} {found:.4} GiB, printed {expected}, tolerance {tolerance} %", log.id()));
         }
@@ -96,8 +100,8 @@ fn pools_from_the_configuration() {
     assert!(errors.len() >= 25 && median < 2.0, "{} pools, median error {median} %", errors.len());
 }
 
-/// vllm-project/vllm#10517: one RTX 3090 starts with 20,000 and 35,000 tokens but not with 29,000, because prompts of up to 32,768 tokens were one
-/// step, and longer ones were cut.
+/// vllm-project/vllm#10517: one RTX 3090 starts with 20,000 and 35,000 tokens but not with 29,000, because prompts of up to 32,768
+/// tokens were one step, and longer ones were cut.
 #[test]
 fn whether_it_starts_is_not_monotonic_in_the_context() {
     let starts = |id: &str| {
@@ -126,8 +130,8 @@ fn what_was_refused_does_not_fit() {
     }
 }
 
-/// Ray Serve LLM documentation, DeepSeek-R1 on two nodes: 29.06x for 32,768 tokens, "about 58x" for 16,384: all layers of latent attention keep
-/// every token.
+/// Ray Serve LLM documentation, DeepSeek-R1 on two nodes: 29.06x for 32,768 tokens, "about 58x" for 16,384: all layers of latent
+/// attention keep every token.
 #[test]
 fn concurrency_is_inverse_to_the_context() {
     let deployment = logs::of("C035").deployment();
@@ -147,8 +151,8 @@ fn a_request_takes_key_value_heads_only() {
     assert_eq!(format!("{:.3}", bytes.as_gib()), "0.164");
 }
 
-/// Qwen3.6-27B with its own MTP module and three proposed tokens: a 17th layer of full attention, so that groups have 17 layers, and states for
-/// three tokens more.
+/// Qwen3.6-27B with its own MTP module and three proposed tokens: a 17th layer of full attention, so that groups have 17 layers, and
+/// states for three tokens more.
 #[test]
 fn pools_with_mtp() {
     for id in ["C112a", "C112b", "L122", "L058"] {
@@ -159,8 +163,8 @@ fn pools_with_mtp() {
     }
 }
 
-/// Qwen3.8-27B, of the same shape, with the drafter DFlash2 of club-3090 issue 1339 (seven proposed tokens): five layers with a window of 2,048
-/// tokens, which keep the tokens of two steps in flight beside it.
+/// Qwen3.8-27B, of the same shape, with the drafter DFlash2 of club-3090 issue 1339 (seven proposed tokens): five layers with a window
+/// of 2,048 tokens, which keep the tokens of two steps in flight beside it.
 #[test]
 fn pools_with_a_drafter_that_has_windows() {
     for id in ["C029", "L085"] {
@@ -178,14 +182,15 @@ const DFLASH: Drafter = Drafter { layers: 5, reach: Reach::Chunk(1 << 20), propo
 fn pools_with_a_drafter_that_keeps_all_tokens() {
     for id in ["C032", "L120", "L121"] {
         let log = logs::of(id);
-        let pool = pool_as_printed(&log, &DFLASH.beside(&log)).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        let pool =
+            pool_as_printed(&log, &DFLASH.beside(&log)).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
         assert_eq!(pool.block_tokens, 816, "{id}");
     }
 }
 
-/// noonghunna/club-3090#46 printed 67,728 tokens beside "1.06x for 180,000": before 0.21 the line of tokens was whole blocks per group times the
-/// tokens of a block, as if a sequence took as many blocks in each group: 83 of them, 816 tokens each. A sequence of 180,000 tokens takes 221 in
-/// each of the five groups that grow with the context, but hardly any in those with states.
+/// noonghunna/club-3090#46 printed 67,728 tokens beside "1.06x for 180,000": before 0.21 the line of tokens was whole blocks per group
+/// times the tokens of a block, as if a sequence took as many blocks in each group: 83 of them, 816 tokens each. A sequence of 180,000
+/// tokens takes 221 in each of the five groups that grow with the context, but hardly any in those with states.
 #[test]
 fn tokens_and_concurrency_were_counted_differently() {
     let log = logs::of("C032");
@@ -196,8 +201,8 @@ fn tokens_and_concurrency_were_counted_differently() {
     assert_eq!(pool.concurrency, pool.blocks as f64 / sequence as f64);
 }
 
-/// vllm-project/vllm#43308: about 50 GiB for gemma-4-31B print as about 55k tokens: pages as large as 16 tokens of the sliding layers, 10 layers
-/// to a group, 6 groups.
+/// vllm-project/vllm#43308: about 50 GiB for gemma-4-31B print as about 55k tokens: pages as large as 16 tokens of the sliding layers,
+/// 10 layers to a group, 6 groups.
 #[test]
 fn pages_of_unequal_layers_are_made_equal() {
     let catalog = Catalog::embedded();
@@ -208,8 +213,9 @@ fn pages_of_unequal_layers_are_made_equal() {
     assert_eq!((pool.blocks, pool.block_tokens, pool.tokens.div_ceil(1000)), (20_480, 16, 55));
 }
 
-/// vLLM, vllm/v1/kv_cache_interface.py: a layer that attends to chunks of 8,192 tokens keeps `ceil(min(8192 + step, length) / 16)` blocks, without
-/// the further one of a sliding window. Llama-4-Scout: 12 layers with full attention, 36 with chunks, so four groups of 12.
+/// vLLM, vllm/v1/kv_cache_interface.py: a layer that attends to chunks of 8,192 tokens keeps `ceil(min(8192 + step, length) / 16)`
+/// blocks, without the further one of a sliding window. Llama-4-Scout: 12 layers with full attention, 36 with chunks, so four groups
+/// of 12.
 #[test]
 fn chunks_begin_with_a_block() {
     let log = logs::of("L008");

@@ -10,8 +10,8 @@ use crate::units::Bytes;
 /// Activations of one device as a function of the longest context.
 ///
 /// # Formula
-/// `max(t * (per_token + context * per_context_token), t * sampling_per_token + sampling) + t * beside + workspace` with `t` tokens in the largest step: those that the
-/// engine profiles, or a whole prompt as long as the context where prompts are not cut.
+/// `max(t * (per_token + context * per_context_token), t * sampling_per_token + sampling) + t * beside + workspace` with `t` tokens in the
+/// largest step: those that the engine profiles, or a whole prompt as long as the context where prompts are not cut.
 ///
 /// # Source
 /// vLLM sets aside what a run of its largest step takes (`profile_run`, then a run of the sampler); llama.cpp plans the graph of its largest
@@ -40,7 +40,8 @@ impl Activations {
         let hidden = element * architecture.hidden_size as f64;
         let layers = || architecture.layer_kinds.iter().map(|kind| &kind.layer);
         let widest = layers().map(|layer| widest(deployment, layer, rules)).fold(0.0, f64::max);
-        let routed = layers().filter_map(|layer| layer.feed_forward.moe()).map(|moe| routed(deployment, moe, architecture));
+        let routed =
+            layers().filter_map(|layer| layer.feed_forward.moe()).map(|moe| routed(deployment, moe, architecture));
         let copies = rules.pipeline_copies.as_ref().filter(|_| deployment.pipeline_parallel() > 1);
         let copies = copies.map_or(0.0, |copies| copies.value as f64);
         let Sampling { per_token, rows } = sampling(deployment, architecture, step_tokens, is_last);

@@ -189,7 +189,8 @@ impl Groups {
 fn block_tokens(deployment: &Deployment) -> u64 {
     let rules = &deployment.engine().memory;
     let tokens = rules.block_tokens.as_ref().map_or(1, |tokens| tokens.value.max(1));
-    let of_kernel = rules.latent_block_tokens.as_ref().filter(|_| deployment.model().architecture().is_some_and(is_latent));
+    let of_kernel =
+        rules.latent_block_tokens.as_ref().filter(|_| deployment.model().architecture().is_some_and(is_latent));
     let of_kernel = of_kernel.map_or(1, |tokens| tokens.on(deployment.system().device()).max(1));
     if tokens.is_multiple_of(of_kernel) { tokens } else { of_kernel }
 }
@@ -200,9 +201,7 @@ fn is_latent(architecture: &Architecture) -> bool {
 
 /// Bytes of a block that holds its tokens in all layers, those with a window in a share of them.
 fn block_bytes(tokens: u64, layers: &[CacheLayers], share: impl Fn(Reach) -> f64) -> Bytes {
-    let of_layer = |layer: &CacheLayers| {
-        layer.layers as f64 * layer.bytes_per_token * layer.reach.map_or(0.0, &share)
-    };
+    let of_layer = |layer: &CacheLayers| layer.layers as f64 * layer.bytes_per_token * layer.reach.map_or(0.0, &share);
     Bytes::from_bytes(tokens as f64 * layers.iter().map(of_layer).sum::<f64>())
 }
 

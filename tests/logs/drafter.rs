@@ -24,7 +24,7 @@ impl Drafter {
         let states = engine.memory.states_per_sequence.as_mut().expect("a rule for states");
         states.value = 2 + self.proposes;
         let bare = Deployment::new(model, deployment.system().clone()).with_engine(engine);
-        bare.with_kv(deployment.kv().clone()).with_tensor_parallel(deployment.tensor_parallel())
+        bare.with_kv(*deployment.kv()).with_tensor_parallel(deployment.tensor_parallel())
     }
 
     fn add_layers(&self, architecture: &mut Architecture) {

@@ -46,7 +46,14 @@ impl Log {
     }
 
     pub fn title(&self) -> String {
-        format!("{} {} TP{} PP{} {}", self.text("model"), self.text("weights"), self.text("tp"), self.text("pp"), self.text("engine"))
+        format!(
+            "{} {} TP{} PP{} {}",
+            self.text("model"),
+            self.text("weights"),
+            self.text("tp"),
+            self.text("pp"),
+            self.text("engine")
+        )
     }
 
     pub fn text(&self, column: &str) -> &str {
@@ -155,7 +162,8 @@ pub fn pool_as_printed(log: &Log, deployment: &Deployment) -> Option<KvPool> {
     };
     let tolerance = log.number("pool_tol_pct").unwrap_or(0.0) / 100.0;
     let blocks = |gib: f64| (Bytes::from_gib(gib.max(0.0)) / block) as u64;
-    let admitted = |gib: f64| blocks((gib - ROUNDING_GIB) * (1.0 - tolerance))..=blocks((gib + ROUNDING_GIB) * (1.0 + tolerance));
+    let admitted =
+        |gib: f64| blocks((gib - ROUNDING_GIB) * (1.0 - tolerance))..=blocks((gib + ROUNDING_GIB) * (1.0 + tolerance));
     log.number("kv_gib").map_or(0..=1 << 20, admitted).map(pool).find(agrees)
 }
 
@@ -164,7 +172,8 @@ const ROUNDING_GIB: f64 = 0.0051;
 
 /// The same device with so much memory visible.
 fn with_visible(device: Device, visible: Bytes) -> Device {
-    let share = device.usable_memory() / device.clone().with_memory_capacity(Bytes::from_gib(1.5)).unwrap().usable_memory();
+    let share =
+        device.usable_memory() / device.clone().with_memory_capacity(Bytes::from_gib(1.5)).unwrap().usable_memory();
     let capacity = Bytes::from_gib(1.5) * (share * (visible / device.usable_memory()));
     device.with_memory_capacity(capacity).unwrap()
 }
