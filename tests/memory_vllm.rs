@@ -23,6 +23,18 @@ fn pools_follow_from_the_printed_memory() {
     assert!(checked.len() >= 30, "{} logs", checked.len());
 }
 
+/// A part within 1 %, a pool within 2 %, to the block from printed GiB; where more is allowed the row says what is missing.
+#[test]
+fn wider_tolerances_have_a_reason() {
+    let usual = [("weights_tol_pct", 1.0), ("activation_tol_pct", 1.0), ("pool_tol_pct", 0.0), ("end_tol_pct", 2.0)];
+    for log in logs::all() {
+        let wider =
+            usual.iter().filter(|(column, usual)| log.number(column).is_some_and(|tolerance| tolerance > *usual));
+        let wider: Vec<&str> = wider.map(|(column, _)| *column).collect();
+        assert!(wider.is_empty() || !log.text("reason").is_empty(), "{}: {wider:?}", log.id());
+    }
+}
+
 /// Weights as loaded, vision towers with what their profiles know.
 #[test]
 fn weights_as_loaded() {
@@ -160,6 +172,19 @@ fn pools_with_mtp() {
         let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
         let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
         assert_eq!(pool.block_tokens, 1600, "{id}");
+    }
+}
+
+/// The same from the configuration alone: the arguments of both threads leave the utilisation at its default. 5 %, because vision tower and
+/// drafter are not modelled as they are: 0.4 GiB of 11 GiB.
+#[test]
+fn a_pool_with_mtp_from_the_configuration() {
+    for id in ["C112a", "C112b"] {
+        let log = logs::of(id);
+        let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
+        let (_, printed, found) = log.printed_size(&deployment.kv_pool(log.longest_context()));
+        println!("{id} {} tokens printed {printed} found {found}", log.title());
+        assert!((found / printed - 1.0).abs() < 0.05, "{id}: {found} tokens, printed {printed}");
     }
 }
 

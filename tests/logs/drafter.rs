@@ -23,7 +23,9 @@ impl Drafter {
         let mut engine = deployment.engine().clone();
         let states = engine.memory.states_per_sequence.as_mut().expect("a rule for states");
         states.value = 2 + self.proposes;
-        let bare = Deployment::new(model, deployment.system().clone()).with_engine(engine);
+        let bare = Deployment::new(model, deployment.system().clone())
+            .with_engine(engine)
+            .with_weights(deployment.weights().clone());
         bare.with_kv(*deployment.kv()).with_tensor_parallel(deployment.tensor_parallel())
     }
 
