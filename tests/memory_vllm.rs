@@ -73,6 +73,30 @@ fn check_parts(what: &str, printed: &str, tolerance: &str, least: usize, found: 
     assert!(checked >= least, "{checked} logs");
 }
 
+/// llm-d-incubation/llm-d-planner, accuracy/results/v0.19.0: "Estimated CUDA graph memory", which counts from 0.21 on. 0.17 GiB, because batch sizes
+/// are captured alike whatever the shape of a layer, and only the number of layers is a term.
+#[test]
+fn estimates_of_captured_graphs() {
+    let newer = Catalog::embedded().engine("vllm-2026").unwrap();
+    let printed = [
+        ("L001", 0.84),
+        ("L002", 1.05),
+        ("L003", 1.02),
+        ("L004", 0.70),
+        ("L008", 1.09),
+        ("L010", 1.04),
+        ("L016", 0.84),
+    ];
+    for (id, expected) in printed {
+        let log = logs::of(id);
+        let (before, after) = (log.deployment(), log.deployment().with_engine(newer.clone()));
+        assert_eq!(before.memory_plan(1, 8192).graphs, Bytes::ZERO, "{id}");
+        let found = after.memory_plan(1, 8192).graphs.as_gib();
+        println!("{id} {} graphs printed {expected} found {found:.2} GiB", log.title());
+        assert!((found - expected).abs() < 0.17, "{id}: {found} GiB, printed {expected}");
+    }
+}
+
 /// `utilization x visible = weights + outside of torch + activations + cache`, as printed and as planned.
 #[test]
 fn budgets_add_up() {

@@ -141,6 +141,9 @@ pub struct MemoryRules {
     /// Buffers of the communication library on each device that works together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<ByDevice<Bytes>>,
+    /// Captured graphs on each device, whatever the layers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graphs: Option<ByDevice<Bytes>>,
     /// Captured graphs on each device, per layer of a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graphs_per_layer: Option<ByDevice<Bytes>>,
@@ -315,6 +318,7 @@ impl MemoryRules {
             fraction: f64::from, (f64::MIN_POSITIVE, 1.0);
             reserve: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            graphs: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             profiled_tokens: as_number, (1.0, LARGEST_COUNT);
             max_sequences: as_number, (1.0, LARGEST_COUNT);
