@@ -141,6 +141,9 @@ pub struct MemoryRules {
     /// Buffers of the communication library on each device that works together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<ByDevice<Bytes>>,
+    /// Captured graphs on each device, whatever the layers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graphs: Option<ByDevice<Bytes>>,
     /// Captured graphs on each device, per layer of a stage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graphs_per_layer: Option<ByDevice<Bytes>>,
@@ -162,7 +165,10 @@ pub struct MemoryRules {
     /// Buffers of kernels beside the activations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Sourced<Bytes>>,
-    /// Bits of an element of these vectors; absent means 16.
+    /// The same for the sampler, on top.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling_workspace: Option<Sourced<Bytes>>,
+    /// Bits of an element of these vectors; absent means 16, or 32 for weights in 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation_bits: Option<Sourced<f64>>,
     /// Bytes per logit at the peak of sampling, for each sequence that may run, or each token of a step (`logits_of_all`).
@@ -196,6 +202,9 @@ pub struct MemoryRules {
     /// Tokens of a block of the cache; absent means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_tokens: Option<Sourced<u64>>,
+    /// Tokens of a block that the kernels of latent attention ask for; a block of any multiple will do. Absent means any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latent_block_tokens: Option<ByDevice<u64>>,
     /// How layers with unequal needs are charged; absent means each keeps what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<Sourced<CacheAccounting>>,
@@ -220,6 +229,9 @@ pub struct MemoryRules {
     /// Whether a sliding-window layer keeps the tokens of a step beside its window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows_keep_step: Option<Sourced<bool>>,
+    /// Steps whose tokens they keep at once, where the next step is prepared before the last one is done; absent means 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_in_flight: Option<Sourced<u64>>,
     /// Whether the token embeddings stay in host memory (llama.cpp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embeddings_on_host: Option<Sourced<bool>>,
@@ -231,7 +243,7 @@ pub struct MemoryRules {
     pub expert_hidden_multiple: Option<Sourced<u64>>,
     /// Multiple that the intermediate width of experts in 4-bit floats is padded to, on each device.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expert_intermediate_multiple: Option<Sourced<u64>>,
+    pub expert_intermediate_multiple: Option<ByDevice<u64>>,
     /// What happens when the cache is full; absent means that it refuses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exhaustion: Option<Sourced<Exhaustion>>,
@@ -306,14 +318,18 @@ impl MemoryRules {
             fraction: f64::from, (f64::MIN_POSITIVE, 1.0);
             reserve: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            graphs: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             profiled_tokens: as_number, (1.0, LARGEST_COUNT);
             max_sequences: as_number, (1.0, LARGEST_COUNT);
+            latent_block_tokens: as_number, (1.0, 65_536.0);
+            expert_intermediate_multiple: as_number, (1.0, 65_536.0);
         }
         check! {
             reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            sampling_workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             live_hidden: f64::from, (0.0, 1000.0);
             live_queries: f64::from, (0.0, 1000.0);
             live_intermediate: f64::from, (0.0, 1000.0);
@@ -328,10 +344,10 @@ impl MemoryRules {
             state_bits: f64::from, (1.0, 64.0);
             convolution_bits: f64::from, (1.0, 64.0);
             states_per_sequence: as_number, (1.0, 1000.0);
+            steps_in_flight: as_number, (1.0, 1000.0);
             state_share: f64::from, (0.0, 0.99);
             window_share: f64::from, (0.0, 1.0);
             expert_hidden_multiple: as_number, (1.0, 65_536.0);
-            expert_intermediate_multiple: as_number, (1.0, 65_536.0);
         }
         all
     }

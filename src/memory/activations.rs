@@ -10,8 +10,8 @@ use crate::units::Bytes;
 /// Activations of one device as a function of the longest context.
 ///
 /// # Formula
-/// `max(t * (per_token + context * per_context_token), sampling) + t * beside + workspace` with `t` tokens in the largest step: those that the
-/// engine profiles, or a whole prompt as long as the context where prompts are not cut.
+/// `max(t * (per_token + context * per_context_token), t * sampling_per_token + sampling) + t * beside + workspace` with `t` tokens in the
+/// largest step: those that the engine profiles, or a whole prompt as long as the context where prompts are not cut.
 ///
 /// # Source
 /// vLLM sets aside what a run of its largest step takes (`profile_run`, then a run of the sampler); llama.cpp plans the graph of its largest
@@ -36,7 +36,7 @@ impl Activations {
     pub(super) fn new(deployment: &Deployment, architecture: &Architecture, is_last: bool) -> Self {
         let rules = &deployment.engine().memory;
         let step_tokens = deployment.memory_step_tokens() as f64;
-        let element = value(&rules.activation_bits, 16.0) / 8.0;
+        let element = element_bytes(deployment);
         let hidden = element * architecture.hidden_size as f64;
         let layers = || architecture.layer_kinds.iter().map(|kind| &kind.layer);
         let widest = layers().map(|layer| widest(deployment, layer, rules)).fold(0.0, f64::max);
@@ -83,13 +83,16 @@ struct Sampling {
 /// Logits of every sequence that may run, or of every token of the step, beside a hidden vector per token.
 fn sampling(deployment: &Deployment, architecture: &Architecture, step_tokens: f64, is_last: bool) -> Sampling {
     let rules = &deployment.engine().memory;
-    let element = value(&rules.activation_bits, 16.0) / 8.0;
-    let row = value(&rules.bytes_per_logit, 0.0) * architecture.vocab_size as f64;
+    let element = element_bytes(deployment);
+    // Logits come in the type of the activations, for which 2 bytes are counted.
+    let per_logit = rules.bytes_per_logit.as_ref().map_or(0.0, |rule| rule.value + (element - 2.0).max(0.0));
+    let row = per_logit * architecture.vocab_size as f64;
+    let workspace = rules.sampling_workspace.as_ref().map_or(0.0, |rule| rule.value.as_bytes());
     let of_all = rules.logits_of_all.as_ref().is_some_and(|all| all.value);
     let sequences = deployment.memory_sequences().map_or(0.0, |sequences| sequences as f64);
     let rows = if of_all { step_tokens } else { sequences.min(step_tokens) };
     match is_last && row > 0.0 {
-        true => Sampling { per_token: element * architecture.hidden_size as f64, rows: rows * row },
+        true => Sampling { per_token: element * architecture.hidden_size as f64, rows: rows * row + workspace },
         false => Sampling { per_token: 0.0, rows: 0.0 },
     }
 }
@@ -136,6 +139,12 @@ fn routed(deployment: &Deployment, moe: &Moe, architecture: &Architecture) -> f6
     let width = moe.latent_size.unwrap_or(architecture.hidden_size) as f64;
     let intermediate = moe.intermediate as f64 / deployment.expert_slices() as f64;
     moe.experts_per_token as f64 * ((2.0 * intermediate).max(width) + intermediate)
+}
+
+/// Bytes of an element: what the engine computes in, or else 16 bits, 32 for a model that is kept in 32.
+fn element_bytes(deployment: &Deployment) -> f64 {
+    let of_model = if *deployment.weights() == WeightFormat::Fp32 { 32.0 } else { 16.0 };
+    value(&deployment.engine().memory.activation_bits, of_model) / 8.0
 }
 
 fn value(rule: &Option<Sourced<f64>>, absent: f64) -> f64 {

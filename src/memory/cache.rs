@@ -114,11 +114,12 @@ impl Kept {
     }
 }
 
-/// Tokens of a step, where layers with a window keep them beside it.
+/// Tokens of the steps in flight, where layers with a window keep them beside it.
 pub(super) fn step_beside_window(deployment: &Deployment) -> u64 {
     let rules = &deployment.engine().memory;
     let keeps = rules.windows_keep_step.as_ref().is_some_and(|keeps| keeps.value);
-    if keeps { deployment.memory_step_tokens() } else { 0 }
+    let steps = rules.steps_in_flight.as_ref().map_or(1, |steps| steps.value);
+    if keeps { deployment.memory_step_tokens().saturating_mul(steps) } else { 0 }
 }
 
 /// Layers by need, if each keeps either entries of one reach or a state.

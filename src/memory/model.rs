@@ -5,7 +5,7 @@ use super::cache::{Cache, Need};
 use super::pool::KvPool;
 use super::{DoesNotFit, Location, MemoryPlan, Shortage};
 use crate::deployment::{Deployment, Offload, Place, ShardedModel};
-use crate::engine::{Budget, MemoryRules};
+use crate::engine::{Budget, ByDevice, MemoryRules};
 use crate::format::WeightFormat;
 use crate::hardware::Device;
 use crate::model::{Architecture, Mixer, ModelBody, Totals};
@@ -248,8 +248,9 @@ impl PlaceMemory {
         let (rules, device) = (&deployment.engine().memory, &place.device);
         let layers: u64 = place.stage.kind_counts.iter().sum();
         let in_budget = rules.graphs_in_budget.as_ref().is_some_and(|inside| inside.value);
-        let graphs = rules.graphs_per_layer.as_ref().filter(|_| in_budget);
-        let graphs = graphs.map_or(Bytes::ZERO, |rule| rule.on(device) * layers as f64);
+        let of = |rule: &Option<ByDevice<Bytes>>| rule.as_ref().map_or(Bytes::ZERO, |rule| rule.on(device));
+        let all = of(&rules.graphs) + of(&rules.graphs_per_layer) * layers as f64;
+        let graphs = if in_budget { all } else { Bytes::ZERO };
         Self { activations: Activations::new(deployment, architecture, place.stage.is_last), graphs, ..self }
     }
 
@@ -325,9 +326,8 @@ fn padding(deployment: &Deployment, sharded: &ShardedModel<'_>, place: &Place, r
     if *deployment.weights() != WeightFormat::Mxfp4 || place.is_host {
         return Bytes::ZERO;
     }
-    let multiple = |rule: &Option<Sourced<u64>>| rule.as_ref().map_or(1, |rule| rule.value.max(1));
-    let (hidden, intermediate) =
-        (multiple(&rules.expert_hidden_multiple), multiple(&rules.expert_intermediate_multiple));
+    let hidden = rules.expert_hidden_multiple.as_ref().map_or(1, |rule| rule.value.max(1));
+    let intermediate = rules.expert_intermediate_multiple.as_ref().map_or(1, |rule| rule.on(&place.device).max(1));
     sharded.expert_padding(place, u64::from(deployment.expert_slices()), hidden, intermediate)
 }
 

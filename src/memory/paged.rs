@@ -3,23 +3,24 @@
 use super::cache::{CacheLayers, Need, step_beside_window};
 use crate::deployment::Deployment;
 use crate::engine::{CacheAccounting, PrintedTokens};
-use crate::model::Reach;
+use crate::model::{Architecture, Mixer, Reach};
 use crate::units::Bytes;
 
 /// A pool of blocks of equal size on one device.
 ///
-/// A block belongs to one group of layers and holds `block_tokens` tokens in each of them. With one group that is the plain paged cache.
+/// A block belongs to one group of layers and holds tokens in each of them: fewer in layers whose entries are larger. With one group that
+/// is the plain paged cache.
 ///
 /// # Source
-/// vLLM, vllm/v1/core/kv_cache_utils.py: `_get_kv_cache_groups_uniform_page_size`, `get_max_concurrency_for_kv_cache_config`.
+/// vLLM, vllm/v1/core/kv_cache_utils.py: `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size`,
+/// `get_max_concurrency_for_kv_cache_config`; vllm/v1/kv_cache_interface.py: `max_memory_usage_bytes` of each kind of layer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Paged {
+    /// Tokens of a block in the layers with the largest entries.
     pub(super) block_tokens: u64,
     pub(super) block_bytes: Bytes,
-    /// Groups that keep all tokens.
-    full_groups: u64,
-    /// Groups that keep a window: tokens kept by a sequence that is being extended, and groups.
-    windows: Vec<(u64, u64)>,
+    /// Groups of layers that keep entries.
+    groups: Vec<Groups>,
     /// Groups with states.
     state_groups: u64,
     /// States of a group that a sequence holds, each in a block of its own.
@@ -33,18 +34,29 @@ pub(super) struct Paged {
     printed: PrintedTokens,
 }
 
+/// Groups of layers that keep the same tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Groups {
+    count: u64,
+    /// Tokens of a block.
+    block_tokens: u64,
+    /// Tokens that a sequence keeps at most while it is extended.
+    most: u64,
+    /// Blocks beyond those: a window that slides may begin and end within a block.
+    beyond: u64,
+}
+
 impl Paged {
     /// The pool for these layers; `None` if none of them keeps entries that grow with the context.
     pub(super) fn new(deployment: &Deployment, accounting: CacheAccounting, layers: &[CacheLayers]) -> Option<Self> {
         let rules = &deployment.engine().memory;
         let printed = rules.printed_tokens.as_ref().map(|rule| rule.value).unwrap_or_default();
-        let block_tokens = rules.block_tokens.as_ref().map_or(1, |tokens| tokens.value.max(1));
+        let block_tokens = block_tokens(deployment);
         layers.iter().find(|layer| layer.reach.is_some())?;
         let pool = Self {
             block_tokens,
             block_bytes: Bytes::ZERO,
-            full_groups: 1,
-            windows: Vec::new(),
+            groups: Vec::new(),
             state_groups: 0,
             states_per_sequence: rules.states_per_sequence.as_ref().map_or(1, |states| states.value),
             reserved_states: Bytes::ZERO,
@@ -65,6 +77,7 @@ impl Paged {
         Self {
             block_bytes: block_bytes(self.block_tokens, layers, |_| 1.0),
             reserved_states: Bytes::from_bytes(states(layers) * sequences as f64),
+            groups: vec![Groups::full(1, self.block_tokens)],
             ..self
         }
     }
@@ -79,6 +92,7 @@ impl Paged {
         Self {
             block_bytes: block_bytes(self.block_tokens, layers, share),
             state_bytes: Bytes::from_bytes(state),
+            groups: vec![Groups::full(1, self.block_tokens)],
             state_share: rules.state_share.as_ref().filter(|_| state > 0.0).map_or(0.0, |share| share.value),
             ..self
         }
@@ -86,45 +100,31 @@ impl Paged {
 
     /// Groups of layers of one kind, all of the same size, that share one pool.
     fn grouped(self, deployment: &Deployment, layers: &[CacheLayers]) -> Self {
-        if let [layer] = layers {
-            let block_bytes = block_bytes(self.block_tokens, layers, |_| 1.0);
-            let pool = Self { block_bytes, full_groups: 0, ..self };
-            return pool.with_group(deployment, layer, 1);
+        // Layers that keep the same tokens are one group, whatever the size of their entries.
+        if let [first, others @ ..] = layers
+            && others.iter().all(|layer| layer.reach == first.reach)
+        {
+            let groups = vec![Groups::new(deployment, first.reach.unwrap_or_default(), 1, self.block_tokens)];
+            return Self { block_bytes: block_bytes(self.block_tokens, layers, |_| 1.0), groups, ..self };
         }
         let page = page_bytes(self.block_tokens, layers);
         let layers_per_group = group_size(layers);
-        let keeps_all = layers.iter().filter(|layer| layer.reach == Some(Reach::Full));
-        let bytes_per_token = keeps_all.chain(layers).find(|layer| layer.reach.is_some());
-        let bytes_per_token = bytes_per_token.map_or(1.0, |layer| layer.bytes_per_token.max(1.0));
-        let mut pool = Self {
-            block_tokens: (page / bytes_per_token).floor().max(1.0) as u64,
+        let count = |layer: &CacheLayers| layer.layers.div_ceil(layers_per_group);
+        let tokens = |layer: &CacheLayers| (page / layer.bytes_per_token.max(1.0)).floor().max(1.0) as u64;
+        let groups = |layer: &CacheLayers| Some(Groups::new(deployment, layer.reach?, count(layer), tokens(layer)));
+        let groups: Vec<Groups> = layers.iter().filter_map(groups).collect();
+        Self {
+            block_tokens: groups.iter().map(|group| group.block_tokens).min().unwrap_or(1),
             block_bytes: Bytes::from_bytes(page * layers_per_group as f64),
-            full_groups: 0,
+            groups,
+            state_groups: layers.iter().filter(|layer| layer.reach.is_none()).map(count).sum(),
             ..self
-        };
-        for layer in layers {
-            pool = pool.with_group(deployment, layer, layer.layers.div_ceil(layers_per_group));
         }
-        pool
-    }
-
-    fn with_group(mut self, deployment: &Deployment, layer: &CacheLayers, groups: u64) -> Self {
-        match layer.reach {
-            Some(Reach::Window(kept) | Reach::Chunk(kept)) => {
-                let beside = step_beside_window(deployment).saturating_sub(1);
-                self.windows.push((kept.saturating_add(beside), groups));
-            }
-            Some(_) => self.full_groups += groups,
-            None => self.state_groups += groups,
-        }
-        self
     }
 
     /// Blocks of the keys and values of a sequence.
     fn cache_blocks(&self, context: u64) -> u64 {
-        // A window that slides may begin and end within a block: one block more.
-        let window = |(kept, groups): &(u64, u64)| groups * ((*kept).min(context).div_ceil(self.block_tokens) + 1);
-        self.full_groups * context.div_ceil(self.block_tokens) + self.windows.iter().map(window).sum::<u64>()
+        self.groups.iter().map(|group| group.blocks(context)).sum()
     }
 
     /// Blocks of the states of a sequence.
@@ -155,13 +155,48 @@ impl Paged {
 
     /// What the engine prints as the size of a pool of so many blocks, in tokens.
     pub(super) fn printed_tokens(&self, blocks: u64, longest_context: u64) -> u64 {
-        let window_groups: u64 = self.windows.iter().map(|(_, groups)| groups).sum();
-        let groups = self.full_groups + window_groups + self.state_groups;
+        let groups = self.groups.iter().map(|group| group.count).sum::<u64>() + self.state_groups;
         match self.printed {
             PrintedTokens::Blocks => blocks / groups.max(1) * self.block_tokens,
             PrintedTokens::Concurrency => (self.concurrency(blocks, longest_context) * longest_context as f64) as u64,
         }
     }
+}
+
+impl Groups {
+    const fn full(count: u64, block_tokens: u64) -> Self {
+        Self { count, block_tokens, most: u64::MAX, beyond: 0 }
+    }
+
+    fn new(deployment: &Deployment, reach: Reach, count: u64, block_tokens: u64) -> Self {
+        let step = step_beside_window(deployment);
+        let (most, beyond) = match reach {
+            Reach::Window(window) => (window.saturating_add(step.saturating_sub(1)), 1),
+            // Chunks begin with a block.
+            Reach::Chunk(chunk) => (chunk.saturating_add(step), 0),
+            _ => (u64::MAX, 0),
+        };
+        Self { count, block_tokens, most, beyond }
+    }
+
+    const fn blocks(&self, context: u64) -> u64 {
+        let kept = if context < self.most { context } else { self.most };
+        self.count * (kept.div_ceil(self.block_tokens) + self.beyond)
+    }
+}
+
+/// Tokens of a block: the engine's, or a multiple of what the kernels of latent attention ask for.
+fn block_tokens(deployment: &Deployment) -> u64 {
+    let rules = &deployment.engine().memory;
+    let tokens = rules.block_tokens.as_ref().map_or(1, |tokens| tokens.value.max(1));
+    let of_kernel =
+        rules.latent_block_tokens.as_ref().filter(|_| deployment.model().architecture().is_some_and(is_latent));
+    let of_kernel = of_kernel.map_or(1, |tokens| tokens.on(deployment.system().device()).max(1));
+    if tokens.is_multiple_of(of_kernel) { tokens } else { of_kernel }
+}
+
+fn is_latent(architecture: &Architecture) -> bool {
+    architecture.layer_kinds.iter().any(|kind| matches!(kind.layer.mixer, Mixer::LatentAttention(_)))
 }
 
 /// Bytes of a block that holds its tokens in all layers, those with a window in a share of them.
