@@ -127,7 +127,7 @@ impl Engine {
     /// Reads a profile; `find` gives the text of the profile that it extends.
     ///
     /// Tables are merged key by key: what a profile says replaces what the one below says. A parameter that is given a new `value` keeps the
-    /// factors below it.
+    /// factors below it; a rule of memory is replaced as a whole.
     ///
     /// # Errors
     /// As for [`from_toml`](Self::from_toml); also for a profile that is not found, or extends itself.
@@ -312,6 +312,12 @@ const EXTENDS_LIMIT: usize = 8;
 fn fill_in(table: &mut toml::Table, base: toml::Table) {
     for (key, value) in base {
         match (table.get_mut(&key), value) {
+            // Factors below stay valid for a new value of a law; a rule of memory is whole.
+            (Some(toml::Value::Table(own)), toml::Value::Table(below)) if key == "memory" => {
+                below.into_iter().for_each(|(rule, value)| {
+                    own.entry(rule).or_insert(value);
+                });
+            }
             (Some(toml::Value::Table(own)), toml::Value::Table(below)) => fill_in(own, below),
             (Some(_), _) => {}
             (None, _) if key == "aliases" || key == "extends" => {}

@@ -56,6 +56,30 @@ fn a_profile_keeps_what_it_does_not_change() {
 }
 
 #[test]
+fn a_rule_of_memory_is_replaced_as_a_whole() {
+    let tiers = "profiled_tokens = { value = 8192, below = [{ memory = \"70 GiB\", value = 2048 }], kind = \"assumed\", source = \"lab\" }\n\
+                 block_tokens = { value = 16, kind = \"assumed\", source = \"lab\" }\n";
+    let base: &'static str = Box::leak(format!("{BASE}\n[memory]\n{tiers}").into_boxed_str());
+    let child =
+        format!("{CHILD}\n[memory]\nprofiled_tokens = {{ value = 1, kind = \"measured\", source = \"field\" }}\n");
+    let child = Engine::from_toml_over(&child, "child.toml", |slug| (slug == "base").then_some(base)).unwrap();
+    assert!(child.memory.profiled_tokens.as_ref().unwrap().below.is_empty());
+    assert_eq!(child.memory.block_tokens.as_ref().unwrap().value, 16);
+    assert_eq!(Engine::from_toml(&child.to_toml(), "copy").unwrap().memory, child.memory);
+    for (key, right, wrong) in [
+        ("profiled_tokens", "value = 2048", "value = 0"),
+        ("profiled_tokens", "\"lab\" }\nblock", "\"hearsay\" }\nblock"),
+        ("block_tokens", "value = 16", "value = 1000000000"),
+        ("block_token", "block_tokens", "block_token"),
+    ] {
+        let text = base.replace(right, wrong);
+        let error = Engine::from_toml(&text, "mine.toml").unwrap_err();
+        assert_eq!(error.line, Some(text.lines().position(|line| line.starts_with(key)).unwrap() + 1), "{error}");
+        assert!(error.to_string().contains(key), "{error}");
+    }
+}
+
+#[test]
 fn bad_profiles_name_key_line_and_limit() {
     let above_one = BASE.replace("gemm.compute", "gemm.memory").replace("value = 0.7", "value = 1.5");
     let error = Engine::from_toml(&above_one, "mine.toml").unwrap_err();

@@ -127,14 +127,14 @@ impl MemoryModel {
     ///
     /// # Errors
     /// [`DoesNotFit`] with the shortage of each place, without suggestions; [`Deployment::fit`] makes them.
-    pub fn check(&self, sequences: u64, context: u64) -> Result<MemoryPlan, DoesNotFit> {
+    pub fn check(&self, sequences: u64, context: u64) -> Result<MemoryPlan, Box<DoesNotFit>> {
         let Some((location, plan)) = self.tightest(sequences, context) else { return Ok(MemoryPlan::default()) };
         if plan.fits() {
             return Ok(plan);
         }
         let short = self.plans(sequences, context).filter(|(_, plan)| !plan.fits());
         let shortages = short.map(|(location, plan)| Shortage { location, short_by: plan.short_by(), plan });
-        Err(DoesNotFit {
+        Err(Box::new(DoesNotFit {
             devices: self.devices,
             location,
             needed: plan.needed(),
@@ -143,7 +143,7 @@ impl MemoryModel {
             plan,
             shortages: shortages.collect(),
             suggestions: Vec::new(),
-        })
+        }))
     }
 
     /// The cache that is left when everything else is loaded, for sequences of up to `longest_context` tokens.
@@ -328,7 +328,7 @@ fn padding(deployment: &Deployment, sharded: &ShardedModel<'_>, place: &Place, r
     }
     let hidden = rules.expert_hidden_multiple.as_ref().map_or(1, |rule| rule.value.max(1));
     let intermediate = rules.expert_intermediate_multiple.as_ref().map_or(1, |rule| rule.on(&place.device).max(1));
-    sharded.expert_padding(place, u64::from(deployment.expert_slices()), hidden, intermediate)
+    sharded.expert_padding(place, deployment.expert_slices(), hidden, intermediate)
 }
 
 /// A cosine and a sine for every position and rotary dimension, in 16 bits, for every head size.

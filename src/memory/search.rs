@@ -85,7 +85,7 @@ impl Deployment {
     /// ```
     pub fn fit(&self, sequences: u64, context: u64) -> Result<MemoryPlan, Box<DoesNotFit>> {
         let checked = MemoryModel::new(self).check(sequences, context);
-        checked.map_err(|reason| Box::new(reason.with_suggestions(self, sequences, context)))
+        checked.map_err(|reason| reason.with_suggestions(self, sequences, context))
     }
 
     /// The key-value cache as the engine prints it when it starts, for sequences of up to `longest_context` tokens (vLLM
@@ -144,14 +144,14 @@ impl Deployment {
         let splits_layers = budget == Budget::AsNeeded && !self.engine().memory.is_empty();
         let Ok(system) = self.system().clone().with_count(devices) else { return Vec::new() };
         let per_node = self.system().devices_per_node().min(devices);
-        let usual = devices.is_power_of_two() || devices % self.system().devices_per_node() == 0;
+        let usual = devices.is_power_of_two() || devices.is_multiple_of(self.system().devices_per_node());
         let base = self.clone().with_system(system).with_expert_parallel(1).with_data_parallel_attention(1);
         let base = base.with_replicas(1);
         let tensor = |degree: u32| base.clone().with_tensor_parallel(degree).with_pipeline_parallel(devices / degree);
         match splits_layers {
             true => vec![tensor(1)],
             false if !usual => Vec::new(),
-            false => (1..=per_node).rev().filter(|degree| devices % degree == 0).map(tensor).collect(),
+            false => (1..=per_node).rev().filter(|degree| devices.is_multiple_of(*degree)).map(tensor).collect(),
         }
     }
 }

@@ -111,14 +111,15 @@ impl Change {
 impl DoesNotFit {
     /// With every change to the deployment that was found to help, the least intrusive first.
     #[must_use]
-    pub fn with_suggestions(self, deployment: &Deployment, sequences: u64, context: u64) -> Self {
+    pub fn with_suggestions(mut self: Box<Self>, deployment: &Deployment, sequences: u64, context: u64) -> Box<Self> {
         let suggestions = candidates(deployment, sequences, context).into_iter().filter_map(|change| {
             let (changed, sequences, context) = change.apply(deployment, sequences, context);
             changed.check().ok()?;
             let plan = MemoryModel::new(&changed).check(sequences, context).ok()?;
             Some(Suggestion { change, plan })
         });
-        Self { suggestions: suggestions.collect(), ..self }
+        self.suggestions = suggestions.collect();
+        self
     }
 }
 

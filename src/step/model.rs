@@ -196,7 +196,7 @@ impl StepModel {
     /// [`DoesNotFit`] with what is missing where, and suggestions, each of which was tried.
     pub fn fit(&self, sequences: u64, context: u64) -> Result<MemoryPlan, Box<DoesNotFit>> {
         let checked = self.memory.check(sequences, context);
-        checked.map_err(|reason| Box::new(reason.with_suggestions(&self.deployment, sequences, context)))
+        checked.map_err(|reason| reason.with_suggestions(&self.deployment, sequences, context))
     }
 
     /// The memory need as coefficients.
