@@ -220,6 +220,9 @@ pub struct MemoryRules {
     /// Whether a sliding-window layer keeps the tokens of a step beside its window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows_keep_step: Option<Sourced<bool>>,
+    /// Whether all sequences share one cache, so that masks and scores reach over the entries of all of them (llama.cpp).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unified_cache: Option<Sourced<bool>>,
     /// Whether the token embeddings stay in host memory (llama.cpp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embeddings_on_host: Option<Sourced<bool>>,
@@ -273,6 +276,7 @@ impl MemoryRules {
             accounting,
             printed_tokens,
             windows_keep_step,
+            unified_cache,
             embeddings_on_host,
             rotary_table,
             exhaustion

@@ -271,15 +271,15 @@ impl PlaceMemory {
 
     fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
         let Need { cache, state } = self.cache.need(sequences, context);
-        let plan = MemoryPlan { kv_cache: cache * self.cache_share, state, ..self.loaded(context) };
+        let plan = MemoryPlan { kv_cache: cache * self.cache_share, state, ..self.loaded(sequences, context) };
         MemoryPlan { capacity: self.capacity(&plan), ..plan }
     }
 
     /// Everything but the cache.
-    fn loaded(&self, context: u64) -> MemoryPlan {
+    fn loaded(&self, sequences: u64, context: u64) -> MemoryPlan {
         MemoryPlan {
             weights: self.weights,
-            activations: self.activations.at(context),
+            activations: self.activations.at(sequences, context),
             graphs: self.graphs,
             overhead: self.overhead,
             visible: self.visible,
@@ -311,7 +311,7 @@ impl PlaceMemory {
 
     /// Memory that is left for the cache.
     fn cache_memory(&self, longest_context: u64) -> Bytes {
-        let plan = self.loaded(longest_context);
+        let plan = self.loaded(1, longest_context);
         (self.capacity(&plan) - plan.fixed()).max(Bytes::ZERO)
     }
 
@@ -332,7 +332,9 @@ fn weights(
     let rules = &place.engine.memory;
     let stored = sharded.place_bytes(place);
     let embeddings_elsewhere = rules.embeddings_on_host.as_ref().is_some_and(|rule| rule.value);
-    let separate = !place.is_host && !place.device.has_unified_memory();
+    // What the GPU gets of shared memory may be limited: the host's part is not counted then.
+    let limited = place.device.usable_memory() < place.device.capacity();
+    let separate = !place.is_host && (!place.device.has_unified_memory() || limited);
     let without = if embeddings_elsewhere && separate { sharded.look_up_bytes(place) } else { Bytes::ZERO };
     stored - without + padding(deployment, sharded, place, rules) + rotary_tables(architecture, place, rules)
 }
