@@ -3,7 +3,7 @@
 use super::paged::Paged;
 use crate::deployment::Deployment;
 use crate::engine::{CacheAccounting, MemoryRules};
-use crate::model::{Architecture, Layer, Mixer, Reach, Split};
+use crate::model::{Architecture, AttentionPass, Layer, Mixer, Reach, Split};
 use crate::profile::Sourced;
 use crate::units::Bytes;
 
@@ -176,8 +176,14 @@ fn of_layer(deployment: &Deployment, layer: &Layer) -> Option<CacheLayers> {
 }
 
 /// Bytes of an entry of one pass in one layer, on one device.
-fn pass_bytes(deployment: &Deployment, layer: &Layer, pass: &crate::model::AttentionPass) -> f64 {
+fn pass_bytes(deployment: &Deployment, layer: &Layer, pass: &AttentionPass) -> f64 {
     let tp = u64::from(deployment.tensor_parallel());
+    let expands = deployment.engine().memory.expands_latents.as_ref().is_some_and(|expands| expands.value);
+    if let (Mixer::LatentAttention(latent), true) = (&layer.mixer, expands) {
+        let head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
+        let elements = latent.heads * (head_dim + latent.v_head_dim);
+        return deployment.kv().bits_per_element(head_dim) * elements as f64 / 8.0 / tp as f64;
+    }
     let bits = deployment.cache_bits(layer, pass) * pass.elements_per_entry as f64;
     bits * Split::KvHeads(pass.kv_heads).share(tp) / 8.0
 }
