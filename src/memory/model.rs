@@ -291,14 +291,15 @@ impl PlaceMemory {
     ///
     /// # Formula
     /// Of visible memory `v`, a share `f`, overhead `o`, activations and graphs `a`, weights `w`:
-    /// `f v`; of what is free before loading, `o + f (v - o) + a`, at most `v`; of what is free after loading, `l + f (v - l)` with
-    /// `l = o + w + a`.
+    /// `f v`; of what is free before loading, `o + f (v - o) + a`, at most `v`, where a reserve `r` means `f = 1 - r / v`; of what is free
+    /// after loading, `l + f (v - l)` with `l = o + w + a`.
     fn capacity(&self, plan: &MemoryPlan) -> Bytes {
         match self.budget {
             Budget::OfVisible | Budget::AsNeeded => self.visible * self.fraction,
             Budget::OfFreeBeforeLoading => {
                 let free = (self.visible - self.overhead).max(Bytes::ZERO);
-                let kept = self.reserve.unwrap_or(free * (1.0 - self.fraction)).min(free);
+                let share = self.reserve.map_or(1.0 - self.fraction, |reserve| reserve / self.visible);
+                let kept = free * share.clamp(0.0, 1.0);
                 (self.visible - kept + plan.activations + plan.graphs).min(self.visible)
             }
             Budget::OfFreeAfterLoading => {
