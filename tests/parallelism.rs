@@ -5,6 +5,7 @@ mod common;
 use common::{Setup, any_setup, attention, cases, dense, layer};
 use llm_roofline::deployment::DeploymentError;
 use llm_roofline::format::TensorClass;
+use llm_roofline::memory::{Location, MemoryModel, MemoryPlan};
 use llm_roofline::model::{Architecture, FeedForward, Mixer, Moe, Reach, Recurrent};
 use llm_roofline::prelude::*;
 use proptest::prelude::*;
@@ -85,11 +86,13 @@ proptest! {
         prop_assert_eq!(each.len() as u32, stages);
         prop_assert!(close(each.iter().copied().sum(), whole.weight_bytes_per_device() + embedding));
         let largest = each.into_iter().reduce(Bytes::max).unwrap();
-        prop_assert_eq!(pipeline.memory_plan(1, 1).weights, largest);
-        // No stage caches more than the whole, all together no less.
-        let (part, all) = (pipeline.memory_plan(3, 500), whole.memory_plan(3, 500));
-        prop_assert!(part.kv_cache <= all.kv_cache && part.kv_cache * f64::from(stages) >= all.kv_cache * (1.0 - 1e-9));
-        prop_assert!(part.state <= all.state && part.state * f64::from(stages) >= all.state * (1.0 - 1e-9));
+        let memory = MemoryModel::new(&pipeline);
+        prop_assert_eq!(memory.weights(), largest);
+        // All stages together cache what the whole model does.
+        let parts: Vec<MemoryPlan> = memory.plans(3, 500).map(|(_, plan)| plan).collect();
+        let all = whole.memory_plan(3, 500);
+        prop_assert!(close(parts.iter().map(|plan| plan.kv_cache).sum(), all.kv_cache));
+        prop_assert!(close(parts.iter().map(|plan| plan.state).sum(), all.state));
     }
 
     #[test]
@@ -166,7 +169,10 @@ fn a_device_with_one_expert_more_decides() {
 fn sequences_are_spread_over_ranks_and_layers_over_stages() {
     let setup = Setup { capacity: Bytes::from_gb(10.0), ..Setup::new(dense(10, 1024, 8)) };
     let one = on_many(&setup);
-    let cache = |deployment: &Deployment, sequences| deployment.memory_plan(sequences, 1000).kv_cache;
+    let most = |plans: Vec<MemoryPlan>| plans.iter().map(|plan| plan.kv_cache).fold(Bytes::ZERO, Bytes::max);
+    let cache = |deployment: &Deployment, sequences| {
+        most(MemoryModel::new(deployment).plans(sequences, 1000).map(|(_, plan)| plan).collect())
+    };
     let ranks = one.clone().with_data_parallel_attention(4);
     assert_eq!(cache(&ranks, 8), cache(&one, 2));
     assert_eq!(cache(&ranks, 9), cache(&one, 3));
@@ -181,18 +187,25 @@ fn sequences_are_spread_over_ranks_and_layers_over_stages() {
     assert_eq!((replicas.memory_plan(5, 1000), replicas.devices_used()), (one.memory_plan(5, 1000), 3));
 }
 
-/// The largest stage in cache is not always the largest in states.
+/// One stage has the cache, the other most of the states: each is accounted for by itself.
 #[test]
-fn each_part_of_a_hybrid_is_that_of_its_largest_stage() {
+fn each_stage_of_a_hybrid_has_needs_of_its_own() {
     let attention = layer(Mixer::Attention(attention(8, 8, 64, Reach::Full)), FeedForward::None, 0);
     let scan = Recurrent::Mamba2 { heads: 16, head_dim: 32, groups: 1, state: 64, conv_kernel: 4 };
     let recurrent = layer(Mixer::Recurrent(scan), FeedForward::None, 0);
     let order = [&attention, &recurrent, &recurrent, &recurrent];
     let layers = order.map(|layer| ("layer".to_string(), layer.clone()));
     let one = on_many(&Setup::new(Architecture::from_layers(512, 1000, 1 << 20, layers)));
-    let (all, largest) = (one.memory_plan(1, 100), one.with_pipeline_parallel(2).memory_plan(1, 100));
-    assert_eq!(largest.kv_cache, all.kv_cache);
-    assert!(close(largest.state, all.state * (2.0 / 3.0)));
+    let all = one.memory_plan(1, 100);
+    let two = one.with_pipeline_parallel(2);
+    let memory = MemoryModel::new(&two);
+    let stages: Vec<(Location, MemoryPlan)> = memory.plans(1, 100).collect();
+    let [(first, with_cache), (second, without)] = stages[..] else { panic!("{stages:?}") };
+    assert_eq!((first, second), (Location::Stage { stage: 1, of: 2 }, Location::Stage { stage: 2, of: 2 }));
+    assert_eq!((with_cache.kv_cache, without.kv_cache), (all.kv_cache, Bytes::ZERO));
+    assert!(close(with_cache.state, all.state * (1.0 / 3.0)) && close(without.state, all.state * (2.0 / 3.0)));
+    assert_eq!(two.weight_bytes_of_stages(), [with_cache.weights, without.weights]);
+    assert_eq!(two.memory_plan(1, 100), if with_cache.needed() > without.needed() { with_cache } else { without });
 }
 
 #[test]

@@ -122,14 +122,14 @@ proptest! {
         let setup = Setup { capacity: plan.weights + (plan.kv_cache + plan.state) * room + Bytes::from_bytes(1.0), ..setup };
         let deployment = setup.deployment();
         if let Some(most) = deployment.max_sequences(context) {
-            prop_assert!(deployment.memory_plan(most, context).checked(1).is_ok());
-            prop_assert!(deployment.memory_plan(most + 1, context).checked(1).is_err());
+            prop_assert!(deployment.memory_plan(most, context).fits());
+            prop_assert!(!deployment.memory_plan(most + 1, context).fits());
         } else {
             prop_assert_eq!(plan.kv_cache + plan.state, Bytes::ZERO);
         }
         if let Some(longest) = deployment.max_context_tokens(sequences) {
-            prop_assert!(longest == 0 || deployment.memory_plan(sequences, longest).checked(1).is_ok());
-            prop_assert!(deployment.memory_plan(sequences, longest + 1).checked(1).is_err());
+            prop_assert!(longest == 0 || deployment.memory_plan(sequences, longest).fits());
+            prop_assert!(!deployment.memory_plan(sequences, longest + 1).fits());
         }
     }
 
@@ -244,15 +244,14 @@ fn what_does_not_fit_is_short_by_exact_numbers() {
     let per_token = (2 * 32 * 8 * 128 * 2) as f64;
     let weights = Bytes::from_bytes(PARAMS as f64 * 2.0);
     let error = setup.model().request(&Request::new(10_000, 1000).with_batch(6)).unwrap_err();
-    let RequestError::DoesNotFit(DoesNotFit { devices, needed, short_by, largest, plan, .. }) = error else {
-        panic!("{error}")
-    };
+    let RequestError::DoesNotFit(reason) = error else { panic!("{error}") };
+    let DoesNotFit { devices, needed, short_by, largest, plan, .. } = *reason;
     let cache = Bytes::from_bytes(6.0 * 11_000.0 * per_token);
     assert_eq!((plan.weights, plan.kv_cache, plan.capacity), (weights, cache, Bytes::from_gb(24.0)));
     assert_eq!((devices, needed, short_by), (1, weights + cache, weights + cache - Bytes::from_gb(24.0)));
     assert_eq!(largest, MemoryPart::Weights);
     let error = setup.model().request(&Request::new(120_000, 1000).with_batch(2)).unwrap_err();
-    assert!(matches!(error, RequestError::DoesNotFit(DoesNotFit { largest: MemoryPart::KvCache, .. })));
+    assert!(matches!(error, RequestError::DoesNotFit(reason) if reason.largest == MemoryPart::KvCache));
     assert!(setup.model().request(&Request::new(10_000, 1000).with_batch(5)).is_ok());
     let two = Setup { tensor_parallel: 2, ..setup };
     assert!(two.model().request(&Request::new(10_000, 1000).with_batch(6)).is_ok());

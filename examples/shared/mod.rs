@@ -1,6 +1,7 @@
 //! What the examples have in common: names on the command line, and errors in words.
 #![allow(dead_code)] // no example needs everything
 
+use llm_roofline::deployment::Host;
 use llm_roofline::import::{gguf, huggingface};
 use llm_roofline::prelude::*;
 use std::error::Error;
@@ -52,6 +53,11 @@ pub fn engine(name: &str) -> Result<Arc<Engine>, Box<dyn Error>> {
         }
         false => Ok(Catalog::embedded().engine(name)?),
     }
+}
+
+/// A processor beside accelerators, with the kernels of llama.cpp.
+pub fn host(name: &str) -> Result<Host, Box<dyn Error>> {
+    Ok(Host::new(device(name)?, Catalog::embedded().engine("llama-cpp-cpu-2026")?))
 }
 
 /// A model on a system under an engine, by their names; without formats those of the checkpoint and of the engine.

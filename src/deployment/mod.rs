@@ -217,6 +217,11 @@ impl Deployment {
             ));
         }
         assumptions.extend(self.engine_assumptions());
+        for other in self.offload_assumptions() {
+            if !assumptions.contains(&other) {
+                assumptions.push(other);
+            }
+        }
         if self.engine.slug == "ideal" {
             assumptions
                 .push("ideal engine: every operator reaches the peak, no overhead; real engines are slower".into());

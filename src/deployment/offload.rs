@@ -11,7 +11,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use llm_roofline::deployment::{Host, Offload};
-/// use llm_roofline::prelude::*;
+/// use llm_roofline::{prelude::*, step::CompileError};
 ///
 /// let catalog = Catalog::embedded();
 /// let system = System::new(catalog.device("rtx-4090-24gb")?, 1)?;
@@ -115,16 +115,40 @@ impl Deployment {
         self.offload
     }
 
+    /// Bandwidth at which the first device reads the main memory: a share of that of its link, and no more than the memory has. `None` if
+    /// nothing is known of a link.
+    pub(crate) fn host_bandwidth(&self, efficiency: f64) -> Option<BytesPerSecond> {
+        let link = self.system.device().host_link()?.bandwidth.value * efficiency;
+        Some(self.host.as_ref().map_or(link, |host| link.min(host.device().bandwidth())))
+    }
+
     /// Bandwidth at which what is streamed arrives; `None` if nothing is, or nothing is known of the link.
-    pub(crate) fn stream_bandwidth(&self) -> Option<BytesPerSecond> {
+    pub(crate) fn stream_bandwidth(&self, efficiency: f64) -> Option<BytesPerSecond> {
         let Offload::Stream { from, .. } = self.offload else { return None };
-        let device = self.system.device();
         // Shared memory has no link: a disk is read right into it.
-        let link = device.host_link().map(|link| link.bandwidth.value);
+        let link = self.host_bandwidth(efficiency);
         match from {
             Store::Host => link,
             Store::Storage { bandwidth } => Some(link.map_or(bandwidth, |link| link.min(bandwidth))),
         }
+    }
+
+    /// What is supposed about the places of a divided model and the links between them, in sentences.
+    pub(super) fn offload_assumptions(&self) -> Vec<String> {
+        let mut assumptions = Vec::new();
+        if self.is_divided() {
+            for alone in self.places().iter().map(|place| self.at(place)) {
+                assumptions.extend(alone.hardware_assumptions());
+                assumptions.extend(alone.engine_assumptions());
+            }
+        }
+        if self.offload != Offload::None {
+            assumptions.extend(self.system.device().assumptions_among(|key| key == "links.host.bandwidth"));
+        }
+        if let Offload::Stream { .. } = self.offload {
+            assumptions.push("what is streamed arrives before it is used: no overlap with arithmetic".into());
+        }
+        assumptions
     }
 
     /// Whether anything could be where it was asked to be.
@@ -184,7 +208,7 @@ impl Deployment {
     fn largest_weights(&self) -> Bytes {
         match &self.model.body {
             ModelBody::Architecture(_) => self.sharded().map_or(Bytes::ZERO, |sharded| sharded.weight_bytes()),
-            ModelBody::Totals(totals) => totals.weight_bytes() / f64::from(self.tensor_parallel().max(1)),
+            ModelBody::Totals(totals) => totals.weight_bytes() / f64::from(self.devices_per_replica().max(1)),
         }
     }
 }

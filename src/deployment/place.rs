@@ -72,9 +72,24 @@ impl Deployment {
         equal.into_iter().chain(self.unequal.iter().flat_map(|unequal| &unequal.devices))
     }
 
+    /// Whether the devices were given one by one.
+    pub(crate) const fn has_unequal_devices(&self) -> bool {
+        self.unequal.is_some()
+    }
+
+    /// Rows from which the engine copies weights on the host to the device.
+    pub(crate) fn offload_rows(&self) -> Option<f64> {
+        self.engine.scheduling.offload_rows.as_ref().map(|rows| rows.value as f64)
+    }
+
+    /// Whether layers or experts are meant to live on the host.
+    pub(crate) const fn has_parts_on_host(&self) -> bool {
+        matches!(self.offload, Offload::Layers { .. } | Offload::Experts { .. })
+    }
+
     /// Whether parts of the model run under different laws.
-    pub(crate) fn is_divided(&self) -> bool {
-        self.unequal.is_some() || matches!(self.offload, Offload::Layers { .. } | Offload::Experts { .. })
+    pub(crate) const fn is_divided(&self) -> bool {
+        self.unequal.is_some() || self.has_parts_on_host()
     }
 
     pub(super) fn check_unequal(&self) -> Result<(), DeploymentError> {
@@ -100,11 +115,7 @@ impl Deployment {
     /// totals. The host is first if layers live there, last if only experts do.
     pub(crate) fn places(&self) -> Vec<Place> {
         let Some(architecture) = self.model.architecture() else { return Vec::new() };
-        let layers = architecture.layers() as u64;
-        let on_host = match (self.offload, &self.host) {
-            (Offload::Layers { on_device }, Some(_)) => (layers + 1).saturating_sub(on_device),
-            _ => 0,
-        };
+        let on_host = self.layers_on_host(architecture);
         let mut places = Vec::new();
         if let (Some(host), true) = (&self.host, on_host > 0) {
             places.push(self.place(host.device(), host.engine(), true, stage(architecture, 0..on_host)));
@@ -115,6 +126,20 @@ impl Deployment {
         self.move_experts(architecture, &mut places);
         places.retain(|place| !place.is_empty());
         places
+    }
+
+    /// How many of the first layers, the output head being the last, live on the host.
+    fn layers_on_host(&self, architecture: &Architecture) -> u64 {
+        match (self.offload, &self.host) {
+            (Offload::Layers { on_device }, Some(_)) => (architecture.layers() as u64 + 1).saturating_sub(on_device),
+            _ => 0,
+        }
+    }
+
+    /// Layers on each device of a divided model, in order.
+    pub(super) fn layers_on_devices(&self, architecture: &Architecture) -> Vec<u64> {
+        let stages = self.stages_on_devices(architecture, self.layers_on_host(architecture));
+        stages.iter().map(|(_, stage)| stage.kind_counts.iter().sum()).collect()
     }
 
     fn place(&self, device: &Arc<Device>, engine: &Arc<Engine>, is_host: bool, stage: Stage) -> Place {
@@ -166,9 +191,18 @@ impl Deployment {
         // Equal devices keep their links; a single device cannot be refused.
         let alone = (place.is_host || self.unequal.is_some()).then(|| System::new(place.device.clone(), 1).ok());
         let system = alone.flatten().unwrap_or_else(|| self.system.clone());
+        self.alone_on(system, &place.engine)
+    }
+
+    /// The deployment that everything would be on the first device.
+    pub(crate) fn on_first_device(&self) -> Self {
+        self.alone_on(self.system.clone(), &self.engine)
+    }
+
+    fn alone_on(&self, system: System, engine: &Arc<Engine>) -> Self {
         let alone = Self {
             system,
-            engine: place.engine.clone(),
+            engine: engine.clone(),
             kv: Some(*self.kv()),
             host: None,
             offload: Offload::None,

@@ -97,6 +97,11 @@ impl Deployment {
         Some(ShardedModel::new(self, self.model().architecture()?))
     }
 
+    /// The same of an architecture that is known already.
+    pub(crate) fn sharded_as<'a>(&'a self, architecture: &'a Architecture) -> ShardedModel<'a> {
+        ShardedModel::new(self, architecture)
+    }
+
     /// Bits of one cached element of an attention pass.
     pub(crate) fn cache_bits(&self, layer: &Layer, pass: &AttentionPass) -> f64 {
         match &layer.mixer {
@@ -175,6 +180,20 @@ impl<'a> ShardedModel<'a> {
             (kind.count, kind.experts_count) = (count, experts_count);
         }
         (self.is_first, self.is_last) = (place.stage.is_first, place.stage.is_last);
+        self
+    }
+
+    /// The same without the output head.
+    #[must_use]
+    pub fn without_head(self) -> Self {
+        Self { is_last: false, ..self }
+    }
+
+    /// Nothing but the output head, if it is here.
+    #[must_use]
+    pub fn only_head(mut self) -> Self {
+        self.is_first = false;
+        self.kinds.iter_mut().for_each(|kind| (kind.count, kind.experts_count) = (0, 0));
         self
     }
 

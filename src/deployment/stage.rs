@@ -15,14 +15,18 @@ pub(crate) struct Stage {
 }
 
 impl Deployment {
-    /// Layers of the largest stage: `layers / stages`, rounded up; `None` if only the totals of the model are known.
+    /// Layers of the largest stage: `layers / stages`, rounded up, if they are equal; `None` if only the totals of the model are known.
     pub fn layers_per_stage(&self) -> Option<u64> {
+        if self.is_divided() {
+            return self.layers_of_stages().into_iter().max();
+        }
         let layers = self.model().architecture()?.layers() as u64;
         Some(layers.div_ceil(u64::from(self.pipeline_parallel().max(1))))
     }
 
     /// Layers of each stage in order: equal shares, the rest one each from the last but one stage backwards, as the last has the output
-    /// head and the first the embeddings. Empty if only the totals of the model are known.
+    /// head and the first the embeddings. Unequal devices and a host have shares of their own
+    /// ([`with_unequal_devices`](Self::with_unequal_devices), [`Offload`](super::Offload)). Empty if only the totals of the model are known.
     ///
     /// Source: vLLM, vllm/distributed/utils.py, `get_pp_indices`.
     ///
@@ -35,7 +39,11 @@ impl Deployment {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn layers_of_stages(&self) -> Vec<u64> {
-        self.model().architecture().map_or_else(Vec::new, |model| stage_sizes(model.layers(), self.stage_count(model)))
+        let Some(model) = self.model().architecture() else { return Vec::new() };
+        if self.is_divided() {
+            return self.layers_on_devices(model);
+        }
+        stage_sizes(model.layers(), self.stage_count(model))
     }
 
     /// The stages of the pipeline.

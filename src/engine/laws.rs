@@ -230,6 +230,8 @@ law! {
         all_to_all_latency: Seconds,
         /// Share of the link bandwidth in an all-to-all.
         all_to_all_efficiency: Share,
+        /// Share of the bandwidth of the link to the host in copies from and to main memory.
+        host_efficiency: Share,
     }
 }
 
@@ -238,6 +240,8 @@ law! {
     PipelineLaw {
         /// Time to hand a step on to the next device.
         hop: Seconds,
+        /// Time to hand a step on to the host's processor, or from there to the device.
+        host_hop: Seconds,
         /// Time lost per further stage to unequal stages.
         imbalance: Number,
         /// Share of the time lost when micro-batches of a prompt follow one another through the stages.

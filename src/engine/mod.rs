@@ -270,6 +270,7 @@ impl Engine {
         let counts = [
             ("scheduling.max_tokens_per_step", &scheduling.max_tokens_per_step),
             ("scheduling.micro_batches_in_flight", &scheduling.micro_batches_in_flight),
+            ("scheduling.offload_rows", &scheduling.offload_rows),
         ];
         for (key, count) in counts {
             if let Some(count) = count {

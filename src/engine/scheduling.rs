@@ -29,6 +29,9 @@ pub struct Scheduling {
     /// Whether the sequences of a decode step are split over the stages of a pipeline, so that all of them work; absent means they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub splits_decode_batches: Option<Sourced<bool>>,
+    /// Rows from which weights on the host are copied to the device and multiplied there (llama.cpp `--op-offload`); absent means never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offload_rows: Option<Sourced<u64>>,
     /// Whether checkpoints in 8- and 4-bit floats bring an 8-bit cache with them when the caller does not say; absent means no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_follows_checkpoint: Option<Sourced<bool>>,

@@ -56,7 +56,8 @@ impl Activations {
         let hidden = element * architecture.hidden_size as f64;
         let layers = || architecture.layer_kinds.iter().map(|kind| &kind.layer);
         let widest = layers().map(|layer| widest(deployment, layer, rules)).fold(0.0, f64::max);
-        let routed = layers().filter_map(|layer| layer.feed_forward.moe()).map(|moe| routed(deployment, moe, architecture));
+        let routed =
+            layers().filter_map(|layer| layer.feed_forward.moe()).map(|moe| routed(deployment, moe, architecture));
         let copies = rules.pipeline_copies.as_ref().filter(|_| deployment.pipeline_parallel() > 1);
         let copies = copies.map_or(0.0, |copies| copies.value as f64);
         let Sampling { per_token, rows } = sampling(deployment, architecture, step_tokens, is_last);

@@ -64,7 +64,9 @@ impl MemoryModel {
     /// The same with the model taken apart already.
     pub(crate) fn of_parts(deployment: &Deployment, sharded: Option<&ShardedModel<'_>>) -> Self {
         let places = match (&deployment.model().body, sharded) {
-            (ModelBody::Architecture(architecture), Some(sharded)) => of_architecture(deployment, architecture, sharded),
+            (ModelBody::Architecture(architecture), Some(sharded)) => {
+                of_architecture(deployment, architecture, sharded)
+            }
             (ModelBody::Architecture(_), None) => Vec::new(),
             (ModelBody::Totals(totals), _) => vec![PlaceMemory::of_totals(deployment, totals)],
         };
@@ -174,24 +176,16 @@ fn of_architecture(
 ) -> Vec<PlaceMemory> {
     let stages = sharded.places().iter().filter(|place| !place.is_host).count() as u32;
     let mut stage = 0;
-    let mut on_host = None;
-    let mut places: Vec<PlaceMemory> = Vec::with_capacity(sharded.places().len());
-    for place in sharded.places() {
+    let mut memory = |place: &Place| {
         stage += u32::from(!place.is_host);
         let location = match (place.is_host, stages) {
             (true, _) => Location::Host,
             (false, 1) => Location::Devices,
             (false, of) => Location::Stage { stage, of },
         };
-        let memory = PlaceMemory::new(deployment, architecture, sharded, place, location);
-        if place.is_host {
-            on_host = Some(memory);
-        } else if !places.iter().any(|known| known.is_like(&memory)) {
-            places.push(memory);
-        }
-    }
-    places.extend(on_host);
-    places
+        PlaceMemory::new(deployment, architecture, sharded, place, location)
+    };
+    sharded.places().iter().map(&mut memory).collect()
 }
 
 impl PlaceMemory {
@@ -250,23 +244,13 @@ impl PlaceMemory {
         }
     }
 
-    fn with_activations(
-        self,
-        deployment: &Deployment,
-        architecture: &Architecture,
-        place: &Place,
-    ) -> Self {
+    fn with_activations(self, deployment: &Deployment, architecture: &Architecture, place: &Place) -> Self {
         let (rules, device) = (&deployment.engine().memory, &place.device);
         let layers: u64 = place.stage.kind_counts.iter().sum();
         let in_budget = rules.graphs_in_budget.as_ref().is_some_and(|inside| inside.value);
         let graphs = rules.graphs_per_layer.as_ref().filter(|_| in_budget);
         let graphs = graphs.map_or(Bytes::ZERO, |rule| rule.on(device) * layers as f64);
         Self { activations: Activations::new(deployment, architecture, place.stage.is_last), graphs, ..self }
-    }
-
-    /// Whether another stage needs and has the same.
-    fn is_like(&self, other: &Self) -> bool {
-        Self { location: other.location, ..self.clone() } == *other
     }
 
     fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
@@ -324,20 +308,19 @@ impl PlaceMemory {
 }
 
 /// Weights as the engine loads them: without embeddings that stay on the host, with padded experts and rotary tables.
-fn weights(
-    deployment: &Deployment,
-    architecture: &Architecture,
-    sharded: &ShardedModel<'_>,
-    place: &Place,
-) -> Bytes {
+fn weights(deployment: &Deployment, architecture: &Architecture, sharded: &ShardedModel<'_>, place: &Place) -> Bytes {
     let rules = &place.engine.memory;
     let stored = sharded.place_bytes(place);
-    let embeddings_elsewhere = rules.embeddings_on_host.as_ref().is_some_and(|rule| rule.value);
+    let embeddings_elsewhere = deployment.engine().memory.embeddings_on_host.as_ref().is_some_and(|rule| rule.value);
     // What the GPU gets of shared memory may be limited: the host's part is not counted then.
-    let limited = place.device.usable_memory() < place.device.capacity();
-    let separate = !place.is_host && (!place.device.has_unified_memory() || limited);
-    let without = if embeddings_elsewhere && separate { sharded.look_up_bytes(place) } else { Bytes::ZERO };
-    stored - without + padding(deployment, sharded, place, rules) + rotary_tables(architecture, place, rules)
+    let separate = !place.device.has_unified_memory() || place.device.usable_memory() < place.device.capacity();
+    let first = || sharded.places().iter().find(|place| place.stage.is_first);
+    let moved = match (embeddings_elsewhere, place.is_host) {
+        (true, true) if !place.stage.is_first => first().map_or(Bytes::ZERO, |first| sharded.look_up_bytes(first)),
+        (true, false) if separate => Bytes::ZERO - sharded.look_up_bytes(place),
+        _ => Bytes::ZERO,
+    };
+    stored + moved + padding(deployment, sharded, place, rules) + rotary_tables(architecture, place, rules)
 }
 
 /// What padding of 4-bit experts to the kernel's tiles adds.

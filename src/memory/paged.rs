@@ -166,9 +166,7 @@ impl Paged {
 
 /// Bytes of a block that holds its tokens in all layers, those with a window in a share of them.
 fn block_bytes(tokens: u64, layers: &[CacheLayers], share: impl Fn(Reach) -> f64) -> Bytes {
-    let of_layer = |layer: &CacheLayers| {
-        layer.layers as f64 * layer.bytes_per_token * layer.reach.map_or(0.0, &share)
-    };
+    let of_layer = |layer: &CacheLayers| layer.layers as f64 * layer.bytes_per_token * layer.reach.map_or(0.0, &share);
     Bytes::from_bytes(tokens as f64 * layers.iter().map(of_layer).sum::<f64>())
 }
 

@@ -25,6 +25,9 @@ pub struct MemoryPlan {
     pub visible: Bytes,
 }
 
+/// Above this share of use it gets tight.
+const TIGHT: f64 = 0.95;
+
 /// A part of the memory need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -93,6 +96,21 @@ impl MemoryPlan {
         if self.capacity > Bytes::ZERO { self.needed() / self.capacity } else { f64::MAX }
     }
 
+    /// A sentence where more than 95 % of what may be used is taken, or more than there is.
+    ///
+    /// Fragmentation and other programs may then break what fits on paper, and decode falls by tens of times where anything has to be fetched
+    /// from elsewhere in every step.
+    pub fn warning(&self) -> Option<String> {
+        let percent = 100.0 * self.utilization();
+        match self.fits() {
+            true if self.utilization() <= TIGHT => None,
+            true => Some(format!(
+                "{percent:.1} % of the memory that may be used is taken: a little more and the engine refuses, preempts or swaps"
+            )),
+            false => Some(format!("{percent:.0} % of the memory that may be used is needed")),
+        }
+    }
+
     /// One part.
     pub const fn part(&self, part: MemoryPart) -> Bytes {
         match part {
@@ -127,6 +145,16 @@ pub enum Location {
     },
     /// In the memory of the host.
     Host,
+}
+
+impl DoesNotFit {
+    /// The suggestions, a line each.
+    pub fn help(&self) -> String {
+        match self.suggestions.is_empty() {
+            true => "nothing that was tried makes it fit".into(),
+            false => self.suggestions.iter().map(|suggestion| format!("- {suggestion}\n")).collect(),
+        }
+    }
 }
 
 impl fmt::Display for Location {

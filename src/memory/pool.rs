@@ -3,6 +3,7 @@
 use super::cache::Cache;
 use super::model::PlaceMemory;
 use crate::units::Bytes;
+use std::fmt;
 
 /// The key-value cache of each device, as the engine prints it when it starts.
 ///
@@ -40,6 +41,17 @@ pub struct KvPool {
     pub concurrency: f64,
 }
 
+impl fmt::Display for KvPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory, blocks, block_tokens, tokens, longest_context, concurrency, .. } = self;
+        let gib = memory.as_gib();
+        write!(
+            f,
+            "KV cache of {gib:.2} GiB: {tokens} tokens in {blocks} blocks of {block_tokens}; {concurrency:.2} sequences of {longest_context} tokens"
+        )
+    }
+}
+
 impl KvPool {
     pub(super) fn new(place: &PlaceMemory, memory: Bytes, longest_context: u64) -> Self {
         match &place.cache {
@@ -58,7 +70,15 @@ impl KvPool {
             Cache::Kept(_) => {
                 let tokens = largest(|context| place.fits_in(memory, 1, context));
                 let concurrency = largest(|sequences| place.fits_in(memory, sequences, longest_context)) as f64;
-                Self { memory, blocks: tokens, block_tokens: 1, tokens, longest_context, concurrency, ..Self::default() }
+                Self {
+                    memory,
+                    blocks: tokens,
+                    block_tokens: 1,
+                    tokens,
+                    longest_context,
+                    concurrency,
+                    ..Self::default()
+                }
             }
         }
     }

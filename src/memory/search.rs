@@ -120,22 +120,22 @@ impl Deployment {
     /// The same deployment on as few devices of the same kind as hold `sequences` of `context` tokens, at most `limit`; `None` if that many are not
     /// enough.
     ///
-    /// Engines that allocate as needed (llama.cpp) split layers over the devices. Others cut every matrix over the devices of a node as far as
-    /// its heads allow, and add stages of a pipeline beyond.
+    /// Engines that allocate as needed (llama.cpp) split layers over any number of devices. Others run on 1, 2, 4, 8 devices of a node or on whole
+    /// nodes: every matrix is cut over the devices of a node as far as its heads allow, and stages of a pipeline are added beyond.
     ///
     /// ```
     /// use llm_roofline::prelude::*;
     /// let catalog = Catalog::embedded();
     /// let system = System::new(catalog.device("h100-sxm-80gb")?, 1)?;
-    /// let deployment = Deployment::new(catalog.model("llama-3.1-70b")?, system).with_engine(catalog.engine("vllm-2026")?);
-    /// let fewest = deployment.with_fewest_devices(1, 8192, 64).expect("64 are enough");
-    /// assert_eq!((fewest.tensor_parallel(), fewest.devices_used()), (2, 2));
+    /// let deployment = Deployment::new(catalog.model("llama-3.1-405b")?, system).with_engine(catalog.engine("vllm-2026")?);
+    /// let fewest = deployment.with_weights("fp8".parse()?).with_fewest_devices(1, 8192, 64).expect("64 are enough");
+    /// assert_eq!((fewest.tensor_parallel(), fewest.devices_used()), (8, 8));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_fewest_devices(&self, sequences: u64, context: u64, limit: u32) -> Option<Self> {
-        (1..=limit).flat_map(|devices| self.layouts_over(devices)).find(|candidate| {
-            candidate.check().is_ok() && MemoryModel::new(candidate).fits(sequences, context)
-        })
+        (1..=limit)
+            .flat_map(|devices| self.layouts_over(devices))
+            .find(|candidate| candidate.check().is_ok() && MemoryModel::new(candidate).fits(sequences, context))
     }
 
     /// The ways in which the engine would use so many devices, the usual one first.
@@ -144,11 +144,13 @@ impl Deployment {
         let splits_layers = budget == Budget::AsNeeded && !self.engine().memory.is_empty();
         let Ok(system) = self.system().clone().with_count(devices) else { return Vec::new() };
         let per_node = self.system().devices_per_node().min(devices);
+        let usual = devices.is_power_of_two() || devices % self.system().devices_per_node() == 0;
         let base = self.clone().with_system(system).with_expert_parallel(1).with_data_parallel_attention(1);
         let base = base.with_replicas(1);
         let tensor = |degree: u32| base.clone().with_tensor_parallel(degree).with_pipeline_parallel(devices / degree);
         match splits_layers {
             true => vec![tensor(1)],
+            false if !usual => Vec::new(),
             false => (1..=per_node).rev().filter(|degree| devices % degree == 0).map(tensor).collect(),
         }
     }

@@ -132,9 +132,13 @@ const SMALLEST_STEP: u64 = 512;
 /// Changes worth trying; of each kind the smallest that helps.
 fn candidates(deployment: &Deployment, sequences: u64, context: u64) -> Vec<Change> {
     let memory = MemoryModel::new(deployment);
+    // Where nothing else keeps memory free, it should not be filled to the brim.
+    let fullest = if is_local(deployment) { FULLEST } else { 1.0 };
     let fits = |change: &Change| {
         let (changed, sequences, context) = change.apply(deployment, sequences, context);
-        changed.check().is_ok() && MemoryModel::new(&changed).fits(sequences, context)
+        let with_room =
+            |memory: MemoryModel| memory.plans(sequences, context).all(|(_, plan)| plan.utilization() <= fullest);
+        changed.check().is_ok() && with_room(MemoryModel::new(&changed))
     };
     let mut found: Vec<Change> = Vec::new();
     found.extend(larger_fractions(deployment).into_iter().find(&fits));
@@ -194,7 +198,8 @@ fn smaller_weights(deployment: &Deployment) -> Vec<Change> {
     };
     let bytes = deployment.weight_bytes_per_device();
     let formats = names.iter().filter_map(|name| name.parse::<WeightFormat>().ok());
-    let smaller = formats.filter(|format| deployment.clone().with_weights(format.clone()).weight_bytes_per_device() < bytes);
+    let smaller =
+        formats.filter(|format| deployment.clone().with_weights(format.clone()).weight_bytes_per_device() < bytes);
     smaller.map(Change::Weights).collect()
 }
 

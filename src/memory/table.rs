@@ -16,9 +16,6 @@ pub struct MemoryTable {
     pub places: Vec<(Location, MemoryPlan)>,
 }
 
-/// Above this share of use, fragmentation and other programs may break what fits on paper.
-const TIGHT: f64 = 0.95;
-
 impl MemoryModel {
     /// The breakdown for `sequences` of `context` tokens, ready for printing.
     pub fn table(&self, sequences: u64, context: u64) -> MemoryTable {
@@ -27,29 +24,37 @@ impl MemoryModel {
 }
 
 impl MemoryTable {
-    /// A warning where more than 95 % of the memory that the engine may use is taken: decode falls by tens of times when anything has to be
-    /// fetched from elsewhere.
+    /// The warning of the fullest place that still fits, if there is one.
     pub fn warning(&self) -> Option<String> {
-        let plans = self.places.iter().map(|(location, plan)| (location, plan.utilization()));
-        let (location, used) = plans.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (used > TIGHT && used <= 1.0).then(|| {
-            let percent = 100.0 * used;
-            format!("{location} is {percent:.1} % full: a little more and the engine refuses, preempts or swaps")
-        })
+        let fullest = |a: &&MemoryPlan, b: &&MemoryPlan| a.utilization().total_cmp(&b.utilization());
+        self.places.iter().map(|(_, plan)| plan).filter(|plan| plan.fits()).max_by(fullest)?.warning()
+    }
+
+    /// Places with different plans, and how many have each.
+    fn distinct(&self) -> Vec<(Location, MemoryPlan, usize)> {
+        let mut distinct: Vec<(Location, MemoryPlan, usize)> = Vec::new();
+        for &(location, plan) in &self.places {
+            match distinct.iter_mut().find(|(_, known, _)| *known == plan) {
+                Some((_, _, count)) => *count += 1,
+                None => distinct.push((location, plan, 1)),
+            }
+        }
+        distinct
     }
 }
 
 impl fmt::Display for MemoryTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places = self.distinct();
         write!(f, "{:<26}", format!("{} x {} tokens", self.sequences, self.context))?;
-        for (location, _) in &self.places {
-            write!(f, "  {:>22}", column(location))?;
+        for (location, _, count) in &places {
+            write!(f, "  {:>22}", column(location, *count))?;
         }
         let mut row = |name: &str, value: &dyn Fn(&MemoryPlan) -> Bytes| {
             write!(f, "\n{name:<26}")?;
-            self.places.iter().try_for_each(|(_, plan)| write!(f, "  {:>18.2} GiB", value(plan).as_gib()))
+            places.iter().try_for_each(|(_, plan, _)| write!(f, "  {:>18.2} GiB", value(plan).as_gib()))
         };
-        let used = |part: MemoryPart| self.places.iter().any(|(_, plan)| plan.part(part) > Bytes::ZERO);
+        let used = |part: MemoryPart| places.iter().any(|(_, plan, _)| plan.part(part) > Bytes::ZERO);
         for part in MemoryPart::ALL.into_iter().filter(|part| used(*part)) {
             row(&part.to_string(), &|plan| plan.part(part))?;
         }
@@ -57,9 +62,9 @@ impl fmt::Display for MemoryTable {
         row("may be used", &|plan| plan.capacity)?;
         row("visible", &|plan| plan.visible)?;
         write!(f, "\n{:<26}", "")?;
-        for (_, plan) in &self.places {
+        for (_, plan, _) in &places {
             let verdict = match plan.fits() {
-                true => format!("fits, {:.2} GiB to spare", plan.spare().as_gib()),
+                true => format!("fits, {:.2} GiB left", plan.spare().as_gib()),
                 false => format!("short by {:.2} GiB", plan.short_by().as_gib()),
             };
             write!(f, "  {verdict:>22}")?;
@@ -68,10 +73,11 @@ impl fmt::Display for MemoryTable {
     }
 }
 
-fn column(location: &Location) -> String {
-    match location {
-        Location::Devices => "each device".into(),
-        Location::Stage { stage, of } => format!("stage {stage} of {of}"),
-        Location::Host => "host".into(),
+fn column(location: &Location, count: usize) -> String {
+    match (location, count) {
+        (Location::Devices, _) => "each device".into(),
+        (Location::Stage { stage, of }, 1) => format!("stage {stage} of {of}"),
+        (Location::Stage { stage, of }, count) => format!("stage {stage} of {of}, {count} alike"),
+        (Location::Host, _) => "host".into(),
     }
 }

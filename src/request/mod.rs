@@ -20,11 +20,13 @@
 
 mod diagnosis;
 mod estimate;
+mod exhaustion;
 mod prefill;
 mod summary;
 
 pub use diagnosis::{Cause, Diagnosis, DiagnosisError, Measured, Observation, Suspect, Verdict};
 pub use estimate::RequestEstimate;
+pub use exhaustion::{Exhausted, Streamed, Waves};
 pub use summary::Summary;
 
 use crate::memory::DoesNotFit;

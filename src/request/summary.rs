@@ -1,6 +1,8 @@
 //! An answer as a table for people and as JSON for programs.
 
 use super::{Request, RequestEstimate};
+use crate::deployment::Offload;
+use crate::engine::Engine;
 use crate::memory::MemoryModel;
 use crate::roofline::Bound;
 use crate::step::{Interval, StepModel};
@@ -81,6 +83,9 @@ pub struct Summary {
     pub memory_per_device_bytes: f64,
     /// Bytes that each device has.
     pub memory_capacity_bytes: f64,
+    /// A sentence where memory is nearly full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_warning: Option<String>,
     /// What limits the time to first token.
     pub prefill_bound: Bound,
     /// What limits the time per output token.
@@ -99,7 +104,8 @@ impl RequestEstimate {
     /// The estimate with its deployment, flattened for printing.
     pub fn summary(&self, model: &StepModel) -> Summary {
         let deployment = model.deployment();
-        let whole = MemoryModel::new(&deployment.clone().with_tensor_parallel(1));
+        let one_device = deployment.clone().with_tensor_parallel(1).with_pipeline_parallel(1).with_kv(*deployment.kv());
+        let whole = MemoryModel::new(&one_device.with_engine(Engine::ideal()).with_offload(Offload::None));
         let request = &self.request;
         let density = Tokenizer::density_or_default(deployment.model().tokenizer.as_deref(), Language::English).ok();
         let text = self.tps_per_stream.zip(density.as_ref()).map(|(rate, density)| density.rate(rate));
@@ -145,6 +151,7 @@ impl RequestEstimate {
             kv_cache_bytes: (cache * request.batch as f64).as_bytes(),
             memory_per_device_bytes: self.memory.needed().as_bytes(),
             memory_capacity_bytes: self.memory.capacity.as_bytes(),
+            memory_warning: self.memory.warning(),
             prefill_bound: self.prefill_bound(),
             decode_bound: self.decode_bound(),
             mfu: self.mfu,
@@ -210,6 +217,9 @@ impl fmt::Display for Summary {
         let share = 100.0 * self.memory_per_device_bytes / self.memory_capacity_bytes;
         let of = format!("of {} on each device ({share:.0} %)", bytes(self.memory_capacity_bytes));
         row("memory", bytes(self.memory_per_device_bytes), &of)?;
+        if let Some(warning) = &self.memory_warning {
+            writeln!(f, "\n  {warning}")?;
+        }
         if self.ttft_low_ms.is_some() {
             writeln!(f, "\n  (low to high): nine of ten measurements are expected there")?;
         }

@@ -3,15 +3,16 @@
 use super::laws::{Laws, Pass, Product};
 use super::terms::{
     AttentionTerm, CommunicationTerm, ElementwiseTerm, ExpertTerm, HostTerm, LinearTerm, Named, RecurrentTerm, Rows,
-    SamplingTerm,
+    SamplingTerm, TransferTerm,
 };
 use crate::collective::AlphaBeta;
 use crate::deployment::{Deployment, ShardedKind, ShardedLinear, ShardedModel};
 use crate::format::{NumberFormat, TensorClass};
 use crate::hardware::SystemError;
 use crate::memory::STATE_BITS;
-use crate::model::{AttentionPass, FeedForward, Mixer, Reaches, Split, Totals};
+use crate::model::{AttentionPass, FeedForward, Mixer, ModelBody, Reaches, Split};
 use crate::operator::OperatorClass;
+use crate::units::Bytes;
 use std::sync::Arc;
 
 /// Activations between operators are kept in 16 bits.
@@ -27,10 +28,24 @@ pub(super) struct Terms {
     pub(super) prefill_attention: Vec<Named<AttentionTerm>>,
     pub(super) decode_attention: Vec<Named<AttentionTerm>>,
     pub(super) recurrent: Vec<Named<RecurrentTerm>>,
-    pub(super) elementwise: Option<ElementwiseTerm>,
-    pub(super) sampling: Option<SamplingTerm>,
+    pub(super) elementwise: Vec<Named<ElementwiseTerm>>,
+    pub(super) sampling: Vec<Named<SamplingTerm>>,
     pub(super) communication: Option<CommunicationTerm>,
+    pub(super) transfers: Vec<Named<TransferTerm>>,
     pub(super) host: HostTerm,
+}
+
+impl Terms {
+    /// Adds the operators of another part.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.linears.extend(other.linears);
+        self.experts.extend(other.experts);
+        self.prefill_attention.extend(other.prefill_attention);
+        self.decode_attention.extend(other.decode_attention);
+        self.recurrent.extend(other.recurrent);
+        self.elementwise.extend(other.elementwise);
+        self.sampling.extend(other.sampling);
+    }
 }
 
 /// Compiles a model taken apart.
@@ -41,20 +56,15 @@ pub(super) fn architecture_terms(
 ) -> Result<Terms, SystemError> {
     let compiler = Compiler::new(deployment, sharded, reaches);
     let mut terms = Terms::default();
-    for kind in &sharded.kinds {
-        compiler.kind(kind, &mut terms);
-    }
-    compiler.outside_layers(&mut terms);
-    terms.elementwise = Some(compiler.elementwise());
-    terms.sampling =
-        Some(compiler.laws.sampling(sharded.architecture.vocab_size as f64 / compiler.tp as f64 / compiler.ranks));
+    compiler.operators(&mut terms);
     terms.communication = compiler.communication()?;
-    terms.host = compiler.laws.host(sharded.architecture.layers() as u64, u64::from(deployment.devices_per_replica()));
+    terms.host = compiler.laws.host(sharded.layers(), u64::from(deployment.devices_per_replica()));
     Ok(terms)
 }
 
 /// Compiles a model known by its totals: one matrix that holds every active weight, and a cache.
-pub(super) fn totals_terms(deployment: &Deployment, totals: &Totals) -> Terms {
+pub(super) fn totals_terms(deployment: &Deployment) -> Terms {
+    let ModelBody::Totals(totals) = &deployment.model().body else { return Terms::default() };
     let tp = f64::from(deployment.tensor_parallel());
     let laws = Laws::new(deployment);
     let peak = deployment.system().device().matmul_peak(TOTALS_FORMAT, TOTALS_FORMAT).peak;
@@ -73,20 +83,28 @@ pub(super) fn totals_terms(deployment: &Deployment, totals: &Totals) -> Terms {
     let prefill = laws.prefill_attention(&cache, 1.0);
     let (linears, cache) = (OperatorClass::Gemm, "cache");
     Terms {
-        linears: vec![Named { group: group.clone(), name: "weights", class: linears, term: linear }],
+        linears: vec![Named { group: group.clone(), name: "weights", class: linears, place: 0, term: linear }],
         prefill_attention: vec![Named {
             group: group.clone(),
             name: cache,
             class: OperatorClass::PrefillAttention,
+            place: 0,
             term: prefill,
         }],
-        decode_attention: vec![Named { group, name: cache, class: OperatorClass::DecodeAttention, term: attention }],
+        decode_attention: vec![Named {
+            group,
+            name: cache,
+            class: OperatorClass::DecodeAttention,
+            place: 0,
+            term: attention,
+        }],
         host: laws.host(0, 1),
         ..Terms::default()
     }
 }
 
-struct Compiler<'a> {
+/// The operators of what one place holds.
+pub(super) struct Compiler<'a> {
     deployment: &'a Deployment,
     sharded: &'a ShardedModel<'a>,
     reaches: &'a Reaches,
@@ -94,28 +112,55 @@ struct Compiler<'a> {
     tp: u64,
     /// Ranks of data-parallel attention: each sees its share of the tokens everywhere but in the experts.
     ranks: f64,
+    /// Which place it is, and what follows the names of its groups.
+    place: usize,
+    suffix: &'a str,
 }
 
 impl<'a> Compiler<'a> {
-    fn new(deployment: &'a Deployment, sharded: &'a ShardedModel<'a>, reaches: &'a Reaches) -> Self {
+    pub(super) fn new(deployment: &'a Deployment, sharded: &'a ShardedModel<'a>, reaches: &'a Reaches) -> Self {
         let tp = u64::from(deployment.tensor_parallel());
         let ranks = f64::from(deployment.data_parallel_attention());
-        Self { deployment, sharded, reaches, laws: Laws::new(deployment), tp, ranks }
+        Self { deployment, sharded, reaches, laws: Laws::new(deployment), tp, ranks, place: 0, suffix: "" }
+    }
+
+    /// As one of several places.
+    pub(super) fn named(self, place: usize, suffix: &'a str) -> Self {
+        Self { place, suffix, ..self }
+    }
+
+    /// Everything but communication and the time of the host.
+    pub(super) fn operators(&self, terms: &mut Terms) {
+        for kind in &self.sharded.kinds {
+            self.kind(kind, terms);
+        }
+        self.outside_layers(terms);
+    }
+
+    fn group(&self, name: &str) -> Arc<str> {
+        if self.suffix.is_empty() { name.into() } else { format!("{name}{}", self.suffix).into() }
     }
 
     fn kind(&self, kind: &ShardedKind<'_>, terms: &mut Terms) {
-        let group: Arc<str> = kind.name.into();
-        let count = kind.count as f64;
-        let named = |name, term| Named { group: group.clone(), name, class: OperatorClass::Gemm, term };
+        let (group, place, count) = (self.group(kind.name), self.place, kind.count as f64);
+        if let Some(term) = self.experts(kind).filter(|_| kind.count == 0 && kind.experts_count > 0) {
+            let (class, group) = (OperatorClass::ExpertGemm, group.clone());
+            terms.experts.push(Named { group, name: "experts", class, place, term });
+        }
+        if kind.count == 0 {
+            return;
+        }
+        let named = |name, term| Named { group: group.clone(), name, class: OperatorClass::Gemm, place, term };
         for run in kind.linears.chunk_by(fused) {
             terms.linears.push(named(fused_name(&run[0]), self.linear(run, count, Rows::All)));
         }
         if let Some(term) = self.experts(kind) {
-            terms.experts.push(Named { group: group.clone(), name: "experts", class: OperatorClass::ExpertGemm, term });
+            let (class, group) = (OperatorClass::ExpertGemm, group.clone());
+            terms.experts.push(Named { group, name: "experts", class, place, term });
         }
         for pass in kind.layer.attention_passes() {
             let (prefill, decode) = self.attention(kind, &pass);
-            let named = |class, term| Named { group: group.clone(), name: pass.name, class, term };
+            let named = |class, term| Named { group: group.clone(), name: pass.name, class, place, term };
             terms.prefill_attention.push(named(OperatorClass::PrefillAttention, prefill));
             terms.decode_attention.push(named(OperatorClass::DecodeAttention, decode));
         }
@@ -128,7 +173,7 @@ impl<'a> Compiler<'a> {
                 state_bytes: recurrent.state_elements() as f64 * STATE_BITS / 8.0 * share,
                 ..RecurrentTerm::default()
             });
-            terms.recurrent.push(Named { group, name: "recurrence", class: OperatorClass::Recurrent, term });
+            terms.recurrent.push(Named { group, name: "recurrence", class: OperatorClass::Recurrent, place, term });
         }
     }
 
@@ -169,7 +214,7 @@ impl<'a> Compiler<'a> {
     /// Routed experts: Mixtral's expert traffic is computed here, from the expected number of distinct experts.
     fn experts(&self, kind: &ShardedKind<'_>) -> Option<ExpertTerm> {
         let moe = kind.layer.feed_forward.moe()?;
-        if kind.expert.is_empty() {
+        if kind.expert.is_empty() || kind.experts_count == 0 {
             return None;
         }
         let vectors = moe.vector_params_per_expert as f64 * self.sharded.vector_bits / 8.0;
@@ -184,7 +229,7 @@ impl<'a> Compiler<'a> {
         Some(self.laws.experts(
             &expert,
             ExpertTerm {
-                count: kind.count as f64,
+                count: kind.experts_count as f64,
                 experts_here: kind.experts_per_device,
                 log_missed: moe.log_missed(),
                 rows_per_token: moe.experts_per_token as f64 * kind.experts_per_device / moe.experts as f64,
@@ -225,13 +270,26 @@ impl<'a> Compiler<'a> {
     }
 
     fn outside_layers(&self, terms: &mut Terms) {
-        let named = |group: &str, name, term| Named { group: group.into(), name, class: OperatorClass::Gemm, term };
-        for linear in &self.sharded.global {
-            let term = self.linear(std::slice::from_ref(linear), 1.0, Rows::All);
-            terms.linears.push(named("outside layers", fused_name(linear), term));
+        let (place, class) = (self.place, OperatorClass::Gemm);
+        let named = |group: &str, name, term| Named { group: self.group(group), name, class, place, term };
+        if self.sharded.is_first {
+            for linear in &self.sharded.global {
+                let term = self.linear(std::slice::from_ref(linear), 1.0, Rows::All);
+                terms.linears.push(named("outside layers", fused_name(linear), term));
+            }
         }
-        let term = self.linear(std::slice::from_ref(&self.sharded.lm_head), 1.0, Rows::Emitting);
-        terms.linears.push(named("output", "lm_head", term));
+        if self.sharded.is_last {
+            let term = self.linear(std::slice::from_ref(&self.sharded.lm_head), 1.0, Rows::Emitting);
+            terms.linears.push(named("output", "lm_head", term));
+            let vocabulary = self.sharded.architecture.vocab_size as f64 / self.tp as f64 / self.ranks;
+            let (group, class, term) =
+                (self.group("output"), OperatorClass::Elementwise, self.laws.sampling(vocabulary));
+            terms.sampling.push(Named { group, name: "sampling", class, place, term });
+        }
+        if self.sharded.is_first || self.sharded.is_last || self.sharded.layers() > 0 {
+            let (group, class) = (self.group("outside layers"), OperatorClass::Elementwise);
+            terms.elementwise.push(Named { group, name: "embedding, norms", class, place, term: self.elementwise() });
+        }
     }
 
     fn elementwise(&self) -> ElementwiseTerm {
@@ -244,7 +302,8 @@ impl<'a> Compiler<'a> {
             moved += kind.count as f64 * elements(&kind.linears);
             kernels += kind.count as f64 * self.laws.kernels(kind.layer);
         }
-        let row_bytes = self.sharded.embedding_row_bytes / self.ranks;
+        let row_bytes = if self.sharded.is_first { self.sharded.embedding_row_bytes / self.ranks } else { 0.0 };
+        kernels += if self.sharded.is_last { self.laws.kernels_step() } else { 0.0 };
         self.laws.elementwise(self.sharded.vector_bytes(), row_bytes, moved / self.ranks, kernels)
     }
 
@@ -326,4 +385,9 @@ fn fused_name(linear: &ShardedLinear) -> &'static str {
         TensorClass::LmHead | TensorClass::TokenEmbedding => "lm_head",
         _ => "projection",
     }
+}
+
+/// Bytes of weights on one device.
+pub(super) fn weight_bytes(deployment: &Deployment, sharded: Option<&ShardedModel<'_>>) -> Bytes {
+    sharded.map_or_else(|| deployment.weight_bytes_per_device(), ShardedModel::weight_bytes)
 }

@@ -323,10 +323,15 @@ impl<'a> Laws<'a> {
         self.number(mixer, &[]) + feed_forward
     }
 
+    /// Small kernels outside the layers.
+    pub(super) fn kernels_step(&self) -> f64 {
+        self.number(&self.engine.elementwise.kernels_step, &[])
+    }
+
     /// Everything elementwise: `elements` are the inputs and outputs of all matrix products per token.
     pub(super) fn elementwise(&self, vectors: f64, row_bytes: f64, elements: f64, kernels: f64) -> ElementwiseTerm {
         let law = &self.engine.elementwise;
-        let launches = self.seconds(&law.launch, &[]) * (kernels + self.number(&law.kernels_step, &[]));
+        let launches = self.seconds(&law.launch, &[]) * kernels;
         let prompt = law.prompt_launch.as_ref().map_or(1.0, |_| self.number(&law.prompt_launch, &[]));
         ElementwiseTerm {
             vector_bytes: vectors,
@@ -409,6 +414,16 @@ impl<'a> Laws<'a> {
         let latency = Seconds::from_seconds(self.seconds(&self.engine.pipeline.hop, &keys));
         let seconds_per_byte = Bytes::from_bytes(1.0) / (link.bandwidth * efficiency);
         Ok(AlphaBeta { latency, seconds_per_byte: seconds_per_byte.as_seconds() })
+    }
+
+    /// Time without data from the device to the main memory or back.
+    pub(super) fn host_hop(&self) -> Seconds {
+        Seconds::from_seconds(self.seconds(&self.engine.pipeline.host_hop, &[]))
+    }
+
+    /// Share of the bandwidth of the link to the main memory that copies reach.
+    pub(super) fn host_efficiency(&self) -> f64 {
+        self.share(&self.engine.communication.host_efficiency, &[])
     }
 
     /// Time of the host for a model of so many layers on so many devices.

@@ -11,6 +11,7 @@ mod laws;
 mod load;
 mod model;
 mod pipeline;
+mod places;
 mod run;
 mod terms;
 mod uncertainty;

@@ -2,10 +2,11 @@
 
 use super::compile::{self, Terms};
 use super::cost::StepCost;
-use super::load::StepLoad;
+use super::load::{PhaseLoad, StepLoad};
 use super::pipeline::Pipeline;
+use super::places::{self, Alone, Divided};
 use super::terms::{
-    AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm, SamplingTerm,
+    AttentionTerm, Counted, ElementwiseTerm, ExpertTerm, LinearTerm, Named, RecurrentTerm, SamplingTerm, TransferTerm,
 };
 use super::uncertainty::Spread;
 use crate::deployment::{Deployment, DeploymentError};
@@ -13,7 +14,7 @@ use crate::hardware::SystemError;
 use crate::memory::{DoesNotFit, MemoryModel, MemoryPlan};
 use crate::model::{Model, ModelBody, Reaches};
 use crate::operator::OperatorClass;
-use crate::units::{Bytes, Flops, FlopsPerSecond};
+use crate::units::{Bytes, Flops, FlopsPerSecond, Seconds};
 
 /// A deployment compiled to coefficients. Everything the library predicts is built from its [`cost`](Self::cost).
 ///
@@ -40,22 +41,41 @@ use crate::units::{Bytes, Flops, FlopsPerSecond};
 pub struct StepModel {
     deployment: Deployment,
     reaches: Reaches,
-    pub(super) terms: Terms,
+    usual: Operators,
+    /// Steps with at least so many tokens run elsewhere.
+    many_rows: Option<(f64, Box<Operators>)>,
+    /// The places of a divided model; none if all of it is on equal devices.
+    pub(super) alone: Vec<Alone>,
     memory: MemoryModel,
     params: MultipliedParams,
-    priced: Priced,
     pub(super) spread: Spread,
     pub(super) pipeline: Pipeline,
 }
 
+/// Operators by name, and as pricing runs over them.
+#[derive(Clone, Debug)]
+struct Operators {
+    named: Terms,
+    priced: Priced,
+}
+
+impl Operators {
+    fn new(named: Terms) -> Self {
+        Self { priced: Priced::new(&named), named }
+    }
+}
+
 /// The terms that pricing runs over: equal operators of different layer kinds merged.
 #[derive(Clone, Debug, Default)]
-struct Priced {
+pub(super) struct Priced {
     linears: Vec<LinearTerm>,
     experts: Vec<ExpertTerm>,
     prefill_attention: Vec<AttentionTerm>,
-    decode_attention: Vec<AttentionTerm>,
+    pub(super) decode_attention: Vec<AttentionTerm>,
     recurrent: Vec<RecurrentTerm>,
+    elementwise: Vec<ElementwiseTerm>,
+    sampling: Vec<SamplingTerm>,
+    pub(super) transfers: Vec<TransferTerm>,
 }
 
 /// Parameters by which rows are multiplied with them.
@@ -93,22 +113,43 @@ impl StepModel {
         deployment.check()?;
         let reaches = deployment.reaches()?;
         let sharded = deployment.sharded();
-        let terms = match (&deployment.model().body, &sharded) {
-            (ModelBody::Totals(totals), _) => compile::totals_terms(deployment, totals),
-            (_, Some(sharded)) => compile::architecture_terms(deployment, sharded, &reaches)?,
-            (_, None) => Terms::default(),
+        let divided = match &sharded {
+            Some(sharded) if deployment.is_divided() => Divided::new(deployment, sharded, &reaches)?,
+            Some(sharded) => Divided::undivided(compile::architecture_terms(deployment, sharded, &reaches)?),
+            None => Divided::undivided(compile::totals_terms(deployment)),
         };
-        let priced = Priced::new(&terms);
+        let Divided { mut terms, many_rows, alone, longest_stage } = divided;
+        let weights = compile::weight_bytes(deployment, sharded.as_ref());
+        places::add_streamed(&mut terms, deployment, weights);
         Ok(Self {
             deployment: deployment.clone(),
             reaches,
-            terms,
+            usual: Operators::new(terms),
+            many_rows: many_rows.map(|(rows, terms)| (rows, Box::new(Operators::new(terms)))),
             memory: MemoryModel::of_parts(deployment, sharded.as_ref()),
             params: MultipliedParams::of(deployment.model()),
-            priced,
-            spread: Spread::new(deployment),
-            pipeline: Pipeline::new(deployment),
+            spread: Spread::of_places(deployment, &alone),
+            pipeline: Pipeline::new(deployment, longest_stage),
+            alone,
         })
+    }
+
+    #[inline]
+    fn operators(&self, load: &StepLoad) -> &Operators {
+        match &self.many_rows {
+            Some((rows, many)) if load.tokens() >= *rows => many,
+            _ => &self.usual,
+        }
+    }
+
+    /// The operators of a step by name.
+    pub(super) fn terms(&self, load: &StepLoad) -> &Terms {
+        &self.operators(load).named
+    }
+
+    /// The operators of a step as pricing runs over them.
+    pub(super) fn priced(&self, load: &StepLoad) -> &Priced {
+        &self.operators(load).priced
     }
 
     /// The deployment that was compiled.
@@ -172,8 +213,10 @@ impl StepModel {
     fn cost_at_once(&self, load: &StepLoad) -> StepCost {
         let mut cost = self.cost_without_decode_attention(load);
         if load.decode().tokens > 0.0 {
-            let terms = self.priced.decode_attention.iter();
+            let priced = self.priced(load);
+            let terms = priced.decode_attention.iter();
             cost.add_all(OperatorClass::DecodeAttention, terms.map(|term| term.times(load.decode())));
+            cost.add_time(OperatorClass::Collective, priced.cache_time(load.decode()));
         }
         if load.prefill().tokens > 0.0 {
             cost.prompt_time = cost.total();
@@ -187,23 +230,23 @@ impl StepModel {
         if load.tokens() <= 0.0 {
             return cost;
         }
-        cost.add_all(OperatorClass::Gemm, self.priced.linears.iter().map(|term| term.times(load)));
-        cost.add_all(OperatorClass::ExpertGemm, self.priced.experts.iter().map(|term| term.times(load)));
+        let Operators { named, priced } = self.operators(load);
+        cost.add_all(OperatorClass::Gemm, priced.linears.iter().map(|term| term.times(load)));
+        cost.add_all(OperatorClass::ExpertGemm, priced.experts.iter().map(|term| term.times(load)));
         if load.prefill().tokens > 0.0 {
-            let terms = self.priced.prefill_attention.iter();
+            let terms = priced.prefill_attention.iter();
             cost.add_all(OperatorClass::PrefillAttention, terms.map(|term| term.times(load.prefill())));
         }
-        cost.add_all(OperatorClass::Recurrent, self.priced.recurrent.iter().map(|term| term.times(load)));
-        if let Some(term) = &self.terms.elementwise {
-            cost.add(OperatorClass::Elementwise, term.times(load));
-        }
-        if let Some(term) = &self.terms.sampling {
-            cost.add(OperatorClass::Elementwise, term.times(load));
-        }
-        if let Some(term) = &self.terms.communication {
+        cost.add_all(OperatorClass::Recurrent, priced.recurrent.iter().map(|term| term.times(load)));
+        cost.add_all(OperatorClass::Elementwise, priced.elementwise.iter().map(|term| term.times(load)));
+        cost.add_all(OperatorClass::Elementwise, priced.sampling.iter().map(|term| term.times(load)));
+        if let Some(term) = &named.communication {
             cost.add_time(OperatorClass::Collective, term.time(load));
         }
-        cost.add_time(OperatorClass::Overhead, self.terms.host.time(load));
+        for term in &priced.transfers {
+            cost.add_time(OperatorClass::Collective, term.time_without_cache(load) + term.cache_time(load.prefill()));
+        }
+        cost.add_time(OperatorClass::Overhead, named.host.time(load));
         cost
     }
 
@@ -221,18 +264,6 @@ impl StepModel {
     pub fn model_flops(&self, tokens: f64, emitting: f64) -> Flops {
         Flops::from_flops(2.0 * (self.params.by_every_token * tokens + self.params.by_emitting * emitting))
     }
-
-    pub(super) fn decode_attention(&self) -> &[AttentionTerm] {
-        &self.priced.decode_attention
-    }
-
-    pub(super) fn elementwise(&self) -> Option<&ElementwiseTerm> {
-        self.terms.elementwise.as_ref()
-    }
-
-    pub(super) fn sampling(&self) -> Option<&SamplingTerm> {
-        self.terms.sampling.as_ref()
-    }
 }
 
 impl Priced {
@@ -243,7 +274,16 @@ impl Priced {
             prefill_attention: merge(&terms.prefill_attention),
             decode_attention: merge(&terms.decode_attention),
             recurrent: merge(&terms.recurrent),
+            elementwise: terms.elementwise.iter().map(|named| named.term).collect(),
+            sampling: terms.sampling.iter().map(|named| named.term).collect(),
+            transfers: merge(&terms.transfers),
         }
+    }
+
+    /// Time in which the caches of a phase arrive over a link.
+    #[inline]
+    fn cache_time(&self, phase: &PhaseLoad) -> Seconds {
+        self.transfers.iter().map(|term| term.cache_time(phase)).sum()
     }
 }
 

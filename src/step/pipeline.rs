@@ -12,18 +12,24 @@ pub(super) struct Pipeline {
     splits_decode_batches: bool,
     imbalance: f64,
     prompt_loss: f64,
+    /// Share of the time of one pass that the slowest stage takes, where stages differ.
+    longest_stage: Option<f64>,
 }
 
 impl Pipeline {
-    pub(super) fn new(deployment: &Deployment) -> Self {
+    /// Micro-batches follow one another no faster than the slowest stage works; beside a host they do not.
+    pub(super) fn new(deployment: &Deployment, longest_stage: Option<f64>) -> Self {
         let (law, scheduling) = (&deployment.engine().pipeline, &deployment.engine().scheduling);
         let stages = f64::from(deployment.pipeline_parallel());
         let number = |parameter: &Option<Parameter<Number>>| {
             parameter.as_ref().map_or(0.0, |parameter| parameter.at(&Keys::default()).value)
         };
+        let in_flight = scheduling.micro_batches_in_flight.as_ref().map_or(1.0, |count| count.value as f64);
+        let most = if deployment.has_parts_on_host() { 1.0 } else { longest_stage.map_or(stages, f64::recip) };
         Self {
             stages,
-            in_flight: scheduling.micro_batches_in_flight.as_ref().map_or(1.0, |count| count.value as f64).min(stages),
+            longest_stage,
+            in_flight: in_flight.min(stages).min(most),
             splits_decode_batches: scheduling.splits_decode_batches.as_ref().is_some_and(|splits| splits.value),
             imbalance: number(&law.imbalance),
             prompt_loss: number(&law.prompt_loss),
@@ -42,7 +48,11 @@ impl Pipeline {
     /// Time with unequal stages over that with equal ones, when all of them work.
     #[inline]
     pub(super) fn stage_loss(&self, micro_batches: f64) -> f64 {
-        if micro_batches > 1.0 { 1.0 + self.imbalance * (self.stages - 1.0) } else { 1.0 }
+        if micro_batches <= 1.0 {
+            return 1.0;
+        }
+        let slowest = self.longest_stage.map_or(1.0, |share| (micro_batches * share).max(1.0));
+        slowest * (1.0 + self.imbalance * (self.stages - 1.0))
     }
 
     /// Share of the time of the steps of prompts that they take when they follow one another through the stages, of which the longest takes the

@@ -3,7 +3,7 @@
 use super::cost::{OperatorTimes, StepCost};
 use super::load::StepLoad;
 use super::model::StepModel;
-use super::terms::AttentionTerm;
+use super::terms::{AttentionTerm, TransferTerm};
 use crate::model::Reaches;
 use crate::operator::OperatorClass;
 use crate::units::Seconds;
@@ -41,8 +41,12 @@ impl StepModel {
                 self.reaches().line_end(position).map_or(left, |end| left.min((end - position).saturating_add(1)));
             let first = at_position(self, position, batch);
             let slopes = slopes(self.reaches(), position, batch);
-            for term in self.decode_attention() {
+            let priced = self.priced(&load);
+            for term in &priced.decode_attention {
                 add_series(&mut cost, term, &first, &slopes, straight);
+            }
+            for term in &priced.transfers {
+                add_transfers(&mut cost, term, &first, &slopes, straight);
             }
             position = position.saturating_add(straight);
             left -= straight;
@@ -100,6 +104,20 @@ fn add_series(cost: &mut StepCost, term: &AttentionTerm, first: &StepLoad, slope
             );
         }
     }
+}
+
+/// The same of what arrives over a link.
+fn add_transfers(
+    cost: &mut StepCost,
+    term: &TransferTerm,
+    first: &StepLoad,
+    slopes: &[f64; Reaches::LIMIT],
+    steps: u64,
+) {
+    let count = steps as f64;
+    let start = term.cache_time(first.decode());
+    let growth = term.entries_time(slopes[term.reach]);
+    cost.add_time(OperatorClass::Collective, start * count + growth * ((count - 1.0) * count / 2.0));
 }
 
 /// The first step at which the order of two lines `start + growth * step` differs from that at step 0, or `steps`.

@@ -8,9 +8,10 @@ use crate::roofline::{Work, smooth_max};
 use crate::units::{Bytes, Flops, Seconds};
 
 /// Which positions of a step pass through an operator.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Rows {
     /// Every token.
+    #[default]
     All,
     /// Positions that emit a token.
     Emitting,
@@ -317,6 +318,55 @@ impl CommunicationTerm {
     }
 }
 
+/// What is read over a link to another memory, or handed over to another device, in every step. Times in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct TransferTerm {
+    pub(super) count: f64,
+    pub(super) rows: Rows,
+    /// Latency, and what does not depend on the rows.
+    pub(super) fixed: f64,
+    pub(super) per_row: f64,
+    /// Experts that the step may need, as in [`ExpertTerm`].
+    pub(super) experts_here: f64,
+    pub(super) log_missed: f64,
+    pub(super) per_expert: f64,
+    pub(super) reach: usize,
+    pub(super) per_entry: f64,
+}
+
+impl TransferTerm {
+    #[inline]
+    pub(super) fn time(&self, load: &StepLoad) -> Seconds {
+        self.time_without_cache(load) + self.cache_time(load.prefill()) + self.cache_time(load.decode())
+    }
+
+    /// The part that does not depend on contexts.
+    #[inline]
+    pub(super) fn time_without_cache(&self, load: &StepLoad) -> Seconds {
+        let rows = self.rows.of(load);
+        if rows == 0.0 {
+            return Seconds::ZERO;
+        }
+        let distinct = -self.experts_here * (rows * self.log_missed).exp_m1();
+        Seconds::from_seconds(self.count * (self.fixed + rows * self.per_row + distinct * self.per_expert))
+    }
+
+    /// Cached entries that a phase reads.
+    #[inline]
+    pub(super) fn cache_time(&self, phase: &PhaseLoad) -> Seconds {
+        self.entries_time(phase.entries[self.reach])
+    }
+
+    #[inline]
+    pub(super) fn entries_time(&self, entries: f64) -> Seconds {
+        Seconds::from_seconds(self.count * entries * self.per_entry)
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.fixed == 0.0 && self.per_row == 0.0 && self.per_expert == 0.0 && self.per_entry == 0.0
+    }
+}
+
 /// Time of the host, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct HostTerm {
@@ -361,6 +411,8 @@ pub(super) struct Named<T> {
     pub(super) group: std::sync::Arc<str>,
     pub(super) name: &'static str,
     pub(super) class: OperatorClass,
+    /// Whose laws hold: position in the places of a divided model, 0 for an undivided one.
+    pub(super) place: usize,
     pub(super) term: T,
 }
 
@@ -383,4 +435,4 @@ macro_rules! counted {
     };
 }
 
-counted!(LinearTerm, ExpertTerm, AttentionTerm, RecurrentTerm);
+counted!(LinearTerm, ExpertTerm, AttentionTerm, RecurrentTerm, TransferTerm);

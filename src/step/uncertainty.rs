@@ -2,6 +2,7 @@
 
 use super::cost::StepCost;
 use super::model::StepModel;
+use super::places::Alone;
 use crate::deployment::Deployment;
 use crate::engine::{Engine, Keys, Number, Parameter, Resolved};
 use crate::operator::OperatorClass;
@@ -79,6 +80,19 @@ impl Spread {
         }
         let law = &engine.uncertainty;
         Self { by_class, decode: laws.square(&law.decode), prefill: laws.square(&law.prefill) }
+    }
+
+    /// Of a model in several places: the wider of their laws.
+    pub(super) fn of_places(deployment: &Deployment, places: &[Alone]) -> Self {
+        let mut spreads = places.iter().map(|place| Self::new(&place.deployment));
+        let Some(first) = spreads.next() else { return Self::new(deployment) };
+        spreads.fold(first, |mut widest, other| {
+            for (own, others) in widest.by_class.iter_mut().zip(other.by_class) {
+                *own = own.max(others);
+            }
+            (widest.decode, widest.prefill) = (widest.decode.max(other.decode), widest.prefill.max(other.prefill));
+            widest
+        })
     }
 
     /// Standard deviation of the logarithm of the time: independent laws, weighted with their shares, and what is common to the step.

@@ -143,7 +143,8 @@ macro_rules! quantity {
 
         impl Sum for $name {
             fn sum<I: Iterator<Item = Self>>(quantities: I) -> Self {
-                Self(quantities.map(|quantity| quantity.0).sum())
+                // The standard sum of nothing is -0.
+                Self(quantities.fold(0.0, |sum, quantity| sum + quantity.0))
             }
         }
 

@@ -63,7 +63,7 @@ impl OperatorCost {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// Slug of the engine.
+    /// Slug of the engine; with `and`, those of several where parts of the model run under another.
     pub engine: String,
     /// Operators in the order in which they run, layer kind by layer kind.
     pub operators: Vec<OperatorCost>,

@@ -5,8 +5,8 @@ use crate::engine::{AnyParameter, Engine, Keys, Number, Parameter, Positive, Qua
 use crate::model::{AttentionPass, Mixer};
 use crate::profile::Provenance;
 use crate::roofline::Bound;
-use crate::step::StepLoad;
 use crate::step::terms::{ExpertTerm, LinearTerm};
+use crate::step::{StepLoad, StepModel};
 use crate::units::Seconds;
 use std::fmt;
 
@@ -99,6 +99,14 @@ impl<'a> LawSources<'a> {
     pub(super) fn new(deployment: &'a Deployment) -> Self {
         let generation = deployment.system().device().kernel_keys();
         Self { deployment, engine: deployment.engine(), generation }
+    }
+
+    /// Of every place of a model, in order.
+    pub(super) fn of_places(model: &'a StepModel) -> Vec<Self> {
+        if model.alone.is_empty() {
+            return vec![Self::new(model.deployment())];
+        }
+        model.alone.iter().map(|place| Self::new(&place.deployment)).collect()
     }
 
     pub(super) fn linear(&self, term: &LinearTerm, load: &StepLoad, bound: Bound) -> Vec<LawSource> {
@@ -197,6 +205,14 @@ impl<'a> LawSources<'a> {
         sources!(self, &[]; pipeline.hop)
     }
 
+    /// Of transfers from and to main memory whose time is mostly that of the data (`bandwidth`), or of latencies.
+    pub(super) fn transfers(&self, bandwidth: bool) -> Vec<LawSource> {
+        if bandwidth {
+            return sources!(self, &[]; communication.host_efficiency, pipeline.host_hop);
+        }
+        sources!(self, &[]; pipeline.host_hop, communication.host_efficiency)
+    }
+
     pub(super) fn host(&self, load: &StepLoad) -> Vec<LawSource> {
         if load.prefill().tokens > 0.0 {
             return sources!(self, &[]; host.per_prompt_step, host.per_step, host.per_layer, host.per_sequence);
@@ -260,7 +276,9 @@ impl<'a> LawSources<'a> {
     /// Whether attention is latent, and what its factors are looked up by.
     fn attention_keys(&self, group: &str, name: &str) -> (bool, [&'static str; 2]) {
         let kinds = self.deployment.model().architecture().map_or(&[][..], |model| &model.layer_kinds);
-        let Some(kind) = kinds.iter().find(|kind| kind.name == group) else {
+        // The name of a place may follow that of the kind.
+        let named = kinds.iter().filter(|kind| group.starts_with(&kind.name));
+        let Some(kind) = named.max_by_key(|kind| kind.name.len()) else {
             return (false, ["cache-16", "head-64"]);
         };
         let latent = matches!(kind.layer.mixer, Mixer::LatentAttention(_));
