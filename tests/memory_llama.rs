@@ -40,7 +40,7 @@ fn rows() -> Vec<Row> {
 
 fn deployment(row: &Row) -> Deployment {
     let catalog = Catalog::embedded();
-    let engine = engine(&catalog, row);
+    let engine = engine(catalog, row);
     let on_processor = row.get("engine").contains("-cpu-");
     let device = catalog.device(if on_processor { "epyc-9654" } else { "h200-sxm-141gb" }).unwrap();
     let one = System::new(device.clone(), 1).unwrap();
@@ -92,7 +92,8 @@ fn plan(row: &Row) -> MemoryPlan {
         _ => false,
     };
     // Stages that need the same are listed once, as the first of them.
-    let like = plans.iter().rfind(|(location, _)| wanted(location) || (row.get("where") != "host" && before(row, location)));
+    let like =
+        plans.iter().rfind(|(location, _)| wanted(location) || (row.get("where") != "host" && before(row, location)));
     like.unwrap_or_else(|| panic!("{}: {plans:?}", row.get("id"))).1
 }
 

@@ -31,6 +31,9 @@ fn pools_are_those_of_start_up_logs() {
         if off.abs() > 0.1 {
             wrong.push(format!("{}: {} for {} ({:+.1} %)", row.id, prediction.predicted, row.value, off * 100.0));
         }
+        let Prediction { low, high, predicted, .. } = prediction;
+        assert!(low < predicted && predicted < high && high < low * 1.5, "{}: {low} {predicted} {high}", row.id);
+        assert!((low..high).contains(&row.value), "{}: {low} to {high}", row.id);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -64,14 +67,12 @@ fn both_metrics_can_be_checked_by_hand_in_any_mode() {
 #[test]
 fn the_longest_context_is_that_of_the_model_if_none_is_stated() {
     let catalog = Catalog::embedded();
-    let cells = |context: &str| format!("vllm,h100-sxm-80gb,1,1,gemma-3-27b,fp8,startup,,,{context},,kv_cache_tokens,1,");
+    let cells =
+        |context: &str| format!("vllm,h100-sxm-80gb,1,1,gemma-3-27b,fp8,startup,,,{context},,kv_cache_tokens,1,");
     let of_model = predicted(&catalog, &cells("")).predicted;
     assert_eq!(of_model, predicted(&catalog, &cells("131072")).predicted);
     let missing = Predictor::new(&by_hand()).predict(&row("ideal,card,1,1,house,,startup,,,,,kv_cache_tokens,1,"));
-    assert_eq!(
-        missing.unwrap_err().to_string(),
-        "context_tokens is not stated, which kv_cache_tokens depends on"
-    );
+    assert_eq!(missing.unwrap_err().to_string(), "context_tokens is not stated, which kv_cache_tokens depends on");
 }
 
 /// Engines with a pool let sequences wait; llama.cpp sets the cache of all aside before it starts.
@@ -97,7 +98,8 @@ fn only_engines_without_a_pool_run_out_of_memory_by_the_batch() {
 #[test]
 fn layouts_that_have_no_price_have_a_memory_need() {
     let catalog = Catalog::embedded();
-    let cells = |format: &str| format!("llama.cpp,rtx-3090-24gb,3,3,llama-2-70b,{format},single_stream,1,512,,512,oom,1,");
+    let cells =
+        |format: &str| format!("llama.cpp,rtx-3090-24gb,3,3,llama-2-70b,{format},single_stream,1,512,,512,oom,1,");
     assert_eq!(predicted(&catalog, &cells("fp16")).predicted, 1.0);
     assert_eq!(predicted(&catalog, &cells("q4_0")).predicted, 0.0);
 }
@@ -105,7 +107,8 @@ fn layouts_that_have_no_price_have_a_memory_need() {
 #[test]
 fn prices_of_a_model_agree_with_its_memory() {
     let mut predictor = Predictor::new(Catalog::embedded());
-    let row = row("vllm,h100-sxm-80gb,1,1,llama-3.1-8b,fp8,startup,,,8192,,kv_cache_tokens,1,block-size=32;max-num-seqs=64");
+    let row =
+        row("vllm,h100-sxm-80gb,1,1,llama-3.1-8b,fp8,startup,,,8192,,kv_cache_tokens,1,block-size=32;max-num-seqs=64");
     let (deployment, _) = predictor.deployment(&row).unwrap();
     let tokens = MemoryModel::new(&deployment).kv_pool(8192);
     assert_eq!((tokens.block_tokens, tokens.tokens % 32), (32, 0));
@@ -133,8 +136,5 @@ fn settings_that_are_no_numbers_are_refused() {
         let expected = "gigabytes, above 0 and at most 1e6";
         assert_eq!(refused(&format!("device-memory-gb={gigabytes}")), tag("device-memory-gb", gigabytes, expected));
     }
-    assert_eq!(
-        refused("util=2").to_string(),
-        "tag util is `2`, expected a number above 0, at most 1"
-    );
+    assert_eq!(refused("util=2").to_string(), "tag util is `2`, expected a number above 0, at most 1");
 }

@@ -52,7 +52,8 @@ fn deployment(row: &Row<'_>) -> Deployment {
     };
     let mut deployment = Deployment::new(model, system).with_engine(engine).with_tensor_parallel(tp);
     if !row.get("weights").is_empty() {
-        deployment = deployment.with_weights(row.get("weights").parse().unwrap()).with_kv(row.get("kv").parse().unwrap());
+        deployment =
+            deployment.with_weights(row.get("weights").parse().unwrap()).with_kv(row.get("kv").parse().unwrap());
     }
     match row.get("set").split_once('=') {
         Some(("fraction", share)) => deployment.with_memory_fraction(share.parse().unwrap()),
@@ -71,7 +72,8 @@ fn overhead(row: &Row<'_>, catalog: &Catalog) -> Bytes {
 fn visible(memory: Bytes, row: &Row<'_>) -> Device {
     let catalog = Catalog::embedded();
     let before = if row.get("engine").starts_with("sglang") { context(row, &catalog) } else { Bytes::ZERO };
-    let (bandwidth, peak) = (BytesPerSecond::from_gb_per_second(3000.0), FlopsPerSecond::from_tflops_per_second(1000.0));
+    let (bandwidth, peak) =
+        (BytesPerSecond::from_gb_per_second(3000.0), FlopsPerSecond::from_tflops_per_second(1000.0));
     Device::from_specs("card", memory + before, bandwidth, peak).unwrap()
 }
 
