@@ -44,7 +44,7 @@ fn deployment(row: &Row<'_>) -> Deployment {
     let model = match row.get("model") {
         "totals" => {
             let loaded = Bytes::from_gib(row.get("loaded").parse().unwrap_or(1.0));
-            let weights = loaded * f64::from(tp) - overhead(row, &catalog);
+            let weights = loaded * f64::from(tp) - overhead(row, catalog);
             // 8 bits each.
             Model::from_totals("loaded", Totals::dense(weights.as_bytes() as u64, 8.0, Bytes::from_kib(1.0))).into()
         }
@@ -71,7 +71,7 @@ fn overhead(row: &Row<'_>, catalog: &Catalog) -> Bytes {
 /// SGLang states what is free after its context was created.
 fn visible(memory: Bytes, row: &Row<'_>) -> Device {
     let catalog = Catalog::embedded();
-    let before = if row.get("engine").starts_with("sglang") { context(row, &catalog) } else { Bytes::ZERO };
+    let before = if row.get("engine").starts_with("sglang") { context(row, catalog) } else { Bytes::ZERO };
     let (bandwidth, peak) =
         (BytesPerSecond::from_gb_per_second(3000.0), FlopsPerSecond::from_tflops_per_second(1000.0));
     Device::from_specs("card", memory + before, bandwidth, peak).unwrap()

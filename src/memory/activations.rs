@@ -36,6 +36,15 @@ pub(super) struct Activations {
     /// Per token, kept beside everything else.
     beside: f64,
     workspace: f64,
+    copied: Option<CopiedExperts>,
+}
+
+/// A matrix of experts on the host that is copied to the device for large steps, and what is computed with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct CopiedExperts {
+    matrix: f64,
+    per_token: f64,
+    mask_per_entry: f64,
 }
 
 /// The mask of layers with windows in a cache that keeps a step beside them.
@@ -72,7 +81,28 @@ impl Activations {
             sampling: rows,
             beside: element * routed.fold(0.0, f64::max),
             workspace: rules.workspace.as_ref().map_or(0.0, |rule| rule.value.as_bytes()),
+            copied: None,
         }
+    }
+
+    /// The same where routed experts on the host are multiplied on the device: beside the mask, its largest matrix, two hidden vectors and
+    /// the intermediate vectors of the experts of a token.
+    ///
+    /// Source: ggml-org/llama.cpp#23861 (3,892 MiB without logits, 3,916 here).
+    pub(super) fn with_copied_experts(
+        self,
+        deployment: &Deployment,
+        architecture: &Architecture,
+        matrix: Bytes,
+    ) -> Self {
+        let rules = &deployment.engine().memory;
+        let routed = architecture.layer_kinds.iter().filter_map(|kind| kind.layer.feed_forward.moe());
+        let widest = routed.map(|moe| 3 * moe.experts_per_token * moe.intermediate).max().unwrap_or(0);
+        let element = value(&rules.activation_bits, 16.0) / 8.0;
+        let mask = if deployment.flash_attention() { &rules.mask_bytes } else { &rules.unfused_mask_bytes };
+        let per_token = element * (widest + 2 * architecture.hidden_size) as f64;
+        let copied = CopiedExperts { matrix: matrix.as_bytes(), per_token, mask_per_entry: value(mask, 0.0) };
+        Self { copied: Some(copied), ..self }
     }
 
     /// Bytes at the peak for so many sequences, of which the longest context is this.
@@ -86,7 +116,10 @@ impl Activations {
         // Where long prompts are cut, the run that memory is set aside for cuts them too, and samples nothing.
         let samples = whole || self.whole_prompts_up_to == 0;
         let sampling = if samples { self.sampling + tokens * self.sampling_per_token } else { 0.0 };
-        Bytes::from_bytes(forward.max(sampling) + tokens * self.beside + self.workspace)
+        let copied = self.copied.as_ref().map_or(0.0, |copied| {
+            copied.matrix + tokens * (copied.per_token + entries as f64 * copied.mask_per_entry + window_mask)
+        });
+        Bytes::from_bytes(forward.max(sampling).max(copied) + tokens * self.beside + self.workspace)
     }
 
     /// The context beyond which activations are smaller than just below it, if there is one.

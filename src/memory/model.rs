@@ -208,7 +208,7 @@ impl PlaceMemory {
             }
             _ => Self { weights, cache, ..empty },
         }
-        .with_activations(here, architecture, place)
+        .with_activations(here, architecture, sharded, place)
     }
 
     fn of_totals(deployment: &Deployment, totals: &Totals) -> Self {
@@ -244,13 +244,27 @@ impl PlaceMemory {
         }
     }
 
-    fn with_activations(self, deployment: &Deployment, architecture: &Architecture, place: &Place) -> Self {
+    fn with_activations(
+        self,
+        deployment: &Deployment,
+        architecture: &Architecture,
+        sharded: &ShardedModel<'_>,
+        place: &Place,
+    ) -> Self {
         let (rules, device) = (&deployment.engine().memory, &place.device);
         let layers: u64 = place.stage.kind_counts.iter().sum();
         let in_budget = rules.graphs_in_budget.as_ref().is_some_and(|inside| inside.value);
         let graphs = rules.graphs_per_layer.as_ref().filter(|_| in_budget);
         let graphs = graphs.map_or(Bytes::ZERO, |rule| rule.on(device) * layers as f64);
-        Self { activations: Activations::new(deployment, architecture, place.stage.is_last), graphs, ..self }
+        let activations = Activations::new(deployment, architecture, place.stage.is_last);
+        let copies = deployment.engine().scheduling.offload_rows.is_some() && !place.is_host;
+        let activations = match deployment.offload() {
+            Offload::Experts { layers } if copies && layers > 0 => {
+                activations.with_copied_experts(deployment, architecture, sharded.largest_expert_matrix())
+            }
+            _ => activations,
+        };
+        Self { activations, graphs, ..self }
     }
 
     fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
