@@ -69,8 +69,8 @@ fn the_longest_context_is_that_of_the_model_if_none_is_stated() {
     let catalog = Catalog::embedded();
     let cells =
         |context: &str| format!("vllm,h100-sxm-80gb,1,1,gemma-3-27b,fp8,startup,,,{context},,kv_cache_tokens,1,");
-    let of_model = predicted(&catalog, &cells("")).predicted;
-    assert_eq!(of_model, predicted(&catalog, &cells("131072")).predicted);
+    let of_model = predicted(catalog, &cells("")).predicted;
+    assert_eq!(of_model, predicted(catalog, &cells("131072")).predicted);
     let missing = Predictor::new(&by_hand()).predict(&row("ideal,card,1,1,house,,startup,,,,,kv_cache_tokens,1,"));
     assert_eq!(missing.unwrap_err().to_string(), "context_tokens is not stated, which kv_cache_tokens depends on");
 }
@@ -85,13 +85,13 @@ fn only_engines_without_a_pool_run_out_of_memory_by_the_batch() {
     for (engine, batch, expected) in
         [("vllm", 1, 0.0), ("vllm", 64, 0.0), ("sglang", 64, 0.0), ("llama.cpp", 4, 0.0), ("llama.cpp", 64, 1.0)]
     {
-        let prediction = predicted(&catalog, &cells(engine, batch));
+        let prediction = predicted(catalog, &cells(engine, batch));
         assert_eq!(prediction.predicted, expected, "{engine}, {batch}");
         let waits = prediction.assumptions.iter().any(|assumption| assumption.contains("some wait"));
         assert_eq!(waits, batch == 64 && engine != "llama.cpp", "{engine}: {:?}", prediction.assumptions);
     }
     let too_long = "vllm,rtx-4090-24gb,1,1,llama-3.1-8b,fp16,startup,,,,,oom,1,max-model-len=131072";
-    assert_eq!(predicted(&catalog, too_long).predicted, 1.0);
+    assert_eq!(predicted(catalog, too_long).predicted, 1.0);
 }
 
 /// Rows split over three cards, which no engine cuts 64 heads into: memory does not ask.
@@ -100,8 +100,8 @@ fn layouts_that_have_no_price_have_a_memory_need() {
     let catalog = Catalog::embedded();
     let cells =
         |format: &str| format!("llama.cpp,rtx-3090-24gb,3,3,llama-2-70b,{format},single_stream,1,512,,512,oom,1,");
-    assert_eq!(predicted(&catalog, &cells("fp16")).predicted, 1.0);
-    assert_eq!(predicted(&catalog, &cells("q4_0")).predicted, 0.0);
+    assert_eq!(predicted(catalog, &cells("fp16")).predicted, 1.0);
+    assert_eq!(predicted(catalog, &cells("q4_0")).predicted, 0.0);
 }
 
 #[test]
