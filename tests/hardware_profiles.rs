@@ -130,7 +130,7 @@ fn published_visible_memory() {
         ("tpu-v4", 30.75),            // erfanzar/EasyDeL#166
         ("tpu-v6e", 31.25),           // vllm-project/vllm#16211: 33550237696 bytes
         ("dgx-spark", 121.69),        // MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#47
-        ("strix-halo-128gb", 96.0),   // noamsto/nix-amd-ai#42: 98304 MiB where so configured
+        ("strix-halo-128gb", 120.0),  // ROCm/legacy-rocm-build#5595: 122880M of GTT where so configured
         ("m4-max-40c", 107.52),       // antirez/ds4#893
     ];
     for (slug, gib) in rows {

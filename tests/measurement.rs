@@ -151,7 +151,7 @@ fn refusals_say_why() {
     assert_eq!(refusal(card, "single_stream,1,9,,0,e2e_ms,1,"), "output_tokens is 0, which e2e_ms depends on");
     assert_eq!(
         refusal(card, "single_stream,1,9,,,ttft_ms,1,ub=many"),
-        "tag ub is `many`, expected a whole number of tokens from 1"
+        "tag ub is `many`, expected a whole number from 1 to 2^40"
     );
     assert!(refusal("h100-sxm-80gb,1,1,llama-3.1-8b,q4_k_n", "single_stream,1,9,,,ttft_ms,1,").contains("`q4_k_"));
     assert!(refusal("h1000,1,1,house,", "single_stream,1,9,,,ttft_ms,1,").contains("no device is named `h1000`"));

@@ -3,6 +3,18 @@
 //! A file of [`Measurement`]s is read with [`read_measurements`]; a [`Predictor`] turns a row into a deployment and a few steps, and
 //! predicts its metric; a [`ScoreTable`] tells how far off the predictions are. `examples/validate.rs` does all of it.
 //!
+//! Tags of a row set what its columns do not hold, under the names of the engines' options (`_` is taken for `-`):
+//!
+//! | tag | sets |
+//! | --- | --- |
+//! | `gpu-memory-utilization` (`util`), `mem-fraction-static`, `free-gpu-memory-fraction`, `cache-max-entry-count` | share of memory |
+//! | `max-num-batched-tokens`, `chunked-prefill-size`, `max-num-tokens`, `ub` | tokens of a step |
+//! | `max-num-seqs`, `max-running-requests`, `max-batch-size` | sequences at once |
+//! | `block-size`, `page-size`, `tokens-per-block` | tokens of a block of the cache |
+//! | `max-model-len`, `context-length`, `max-seq-len`, `ctx-size` | the longest context, for `oom` and `kv_cache_tokens` |
+//! | `device-memory-gb` | memory of a device that is sold with several sizes |
+//! | `backend` | the backend of the engine |
+//!
 //! ```
 //! use llm_roofline::calibrate::{Predictor, read_measurements};
 //! use llm_roofline::catalog::Catalog;
@@ -24,6 +36,7 @@ mod measurement;
 mod predict;
 mod report;
 mod score;
+mod settings;
 
 pub use measurement::{Measurement, MeasurementError, Tag, read_measurements};
 pub use predict::{Prediction, Predictor, Refusal, price};

@@ -1,12 +1,14 @@
 //! From a measured row to a prediction: which deployment, which steps, which number.
 
 use super::measurement::Measurement;
+use super::settings::{self, Setting};
 use crate::catalog::{Catalog, CatalogError, EngineQuery};
 use crate::deployment::Deployment;
-use crate::engine::Engine;
+use crate::engine::Exhaustion;
 use crate::format::{FormatError, KvFormat};
-use crate::hardware::{System, SystemError};
-use crate::profile::{Sourced, nearest};
+use crate::hardware::{DeviceError, System, SystemError};
+use crate::memory::MemoryModel;
+use crate::profile::nearest;
 use crate::request::Request;
 use crate::step::{CompileError, Interval, StepModel};
 use crate::units::{Bytes, Seconds};
@@ -52,9 +54,16 @@ pub enum Refusal {
         /// The metric.
         metric: String,
     },
-    /// The micro-batch of tag `ub` is no number of tokens.
-    #[error("tag ub is `{0}`, expected a whole number of tokens from 1")]
-    MicroBatch(String),
+    /// A tag that sets something of the engine or of the device holds no such value.
+    #[error("tag {tag} is `{value}`, expected {expected}")]
+    Tag {
+        /// The tag.
+        tag: String,
+        /// What it holds.
+        value: String,
+        /// What was expected.
+        expected: &'static str,
+    },
     /// The device, the model or the engine is not known.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
@@ -64,6 +73,9 @@ pub enum Refusal {
     /// The number of devices is impossible.
     #[error(transparent)]
     System(#[from] SystemError),
+    /// The device does not come with the memory that the row states.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// No engine could run this.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -86,7 +98,8 @@ struct Compiled {
 /// All of a row that its deployment depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Configuration {
-    texts: [String; 9],
+    texts: [String; 8],
+    settings: Vec<(String, String)>,
     counts: [u32; 5],
     flash_attention: Option<bool>,
 }
@@ -104,8 +117,8 @@ impl Configuration {
                 row.weight_format.clone(),
                 text(row.kv_format.as_deref()),
                 text(row.tag("backend")),
-                text(row.tag("ub")),
             ],
+            settings: settings::stated(row),
             counts: [row.device_count, row.tp, row.pp, row.ep, row.dp],
             flash_attention: row.flash_attention,
         }
@@ -120,12 +133,22 @@ impl Predictor {
 
     /// Predicts the metric of a row.
     ///
-    /// Whether the configuration fits into memory is not asked: it ran. Only the metric `oom` is predicted from the memory plan (1: does not fit).
+    /// Whether the configuration fits into memory is not asked: it ran. Only two metrics are predicted from the memory plan, in any mode and
+    /// whether or not the step model covers the layout: `oom` (1: does not fit) and `kv_cache_tokens` (the size of the pool as the engine
+    /// prints it). Lengths are those of the columns, `max-model-len` that of the tag; engines with a pool let sequences wait that do not fit
+    /// beside the others, so that for them one sequence must fit.
     ///
     /// # Errors
-    /// [`Refusal`] if the row's mode or metric is not covered, its names are unknown, or a necessary length is missing.
+    /// [`Refusal`] if the row's mode or metric is not covered, its names are unknown, a tag of a setting is malformed, or a necessary length
+    /// is missing.
     pub fn predict(&mut self, row: &Measurement) -> Result<Prediction, Refusal> {
         let plan = Plan::of(row)?;
+        if MEMORY_METRICS.contains(&row.metric.as_str()) {
+            let (deployment, mut assumptions) = deployment(&self.catalog, row)?;
+            let Estimate { low, expected: predicted, high } = plan.memory(row, &deployment)?;
+            assumptions.extend(plan.waves(&deployment));
+            return Ok(Prediction { predicted, low, high, assumptions });
+        }
         let compiled = match self.compiled.get(&Configuration::of(row)) {
             Some(known) => known.clone()?,
             None => {
@@ -134,7 +157,7 @@ impl Predictor {
                 result?
             }
         };
-        let Estimate { low, expected: predicted, high } = plan.price(row, &compiled.model);
+        let Estimate { low, expected: predicted, high } = plan.price(row, &compiled.model)?;
         let assumptions = compiled.assumptions.iter().cloned().chain(plan.assumption.map(Into::into)).collect();
         Ok(Prediction { predicted, low, high, assumptions })
     }
@@ -168,7 +191,7 @@ impl Predictor {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn price(row: &Measurement, model: &StepModel) -> Result<f64, Refusal> {
-    Ok(Plan::of(row)?.price(row, model).expected)
+    Ok(Plan::of(row)?.price(row, model)?.expected)
 }
 
 /// A predicted value with the interval in which nine of ten measurements are expected.
@@ -211,9 +234,9 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     };
     let choice = query.choose(catalog)?;
     let mut assumptions = vec![format!("{} {}", row.engine, choice.note)];
-    let engine = with_micro_batch(&choice.engine, row)?;
-    let system = System::new(device, row.device_count)?;
-    let mut deployment = Deployment::new(Arc::clone(&model), system).with_engine(engine).with_long_context_allowed();
+    let system = System::new(settings::with_memory(&device, row)?, row.device_count)?;
+    let deployment = Deployment::new(Arc::clone(&model), system).with_engine(choice.engine).with_long_context_allowed();
+    let mut deployment = settings::applied(deployment, row)?;
     if row.weight_format.is_empty() {
         assumptions.push(format!("weights in {}, the format of the checkpoint", deployment.weights()));
     } else {
@@ -252,18 +275,6 @@ fn run_date(row: &Measurement) -> Option<&str> {
     older.map(|(_, date)| *date).or(row.date.as_deref())
 }
 
-/// The engine with the micro-batch that the row states.
-fn with_micro_batch(engine: &Arc<Engine>, row: &Measurement) -> Result<Arc<Engine>, Refusal> {
-    let Some(text) = row.tag("ub") else { return Ok(Arc::clone(engine)) };
-    let tokens = text.parse().ok().filter(|tokens| *tokens > 0_u64);
-    let tokens = tokens.ok_or_else(|| Refusal::MicroBatch(text.into()))?;
-    let mut engine = Engine::clone(engine);
-    let source = String::from("measurement");
-    engine.sources.insert(source.clone(), "the measured row states it".into());
-    engine.scheduling.max_tokens_per_step = Some(Sourced { source, ..Sourced::assumed(tokens) });
-    Ok(Arc::new(engine))
-}
-
 /// The format of the cache that the row states, and what was assumed about it; without one the engine decides.
 fn kv_format(row: &Measurement) -> Result<(Option<KvFormat>, Option<String>), FormatError> {
     let Some(name) = &row.kv_format else { return Ok((None, None)) };
@@ -275,7 +286,7 @@ fn kv_format(row: &Measurement) -> Result<(Option<KvFormat>, Option<String>), Fo
 }
 
 /// Metrics that can be predicted.
-const METRICS: [&str; 9] = [
+const METRICS: [&str; 10] = [
     "prefill_tps",
     "decode_tps_per_stream",
     "decode_tps_total",
@@ -285,7 +296,10 @@ const METRICS: [&str; 9] = [
     "output_tps_total",
     "total_tps",
     "oom",
+    "kv_cache_tokens",
 ];
+/// Those that only memory decides, in whatever mode.
+const MEMORY_METRICS: [&str; 2] = ["oom", "kv_cache_tokens"];
 /// Context and length of a decode phase where the row does not say: its speed hardly depends on them.
 const USUAL_CONTEXT: u64 = 256;
 const USUAL_OUTPUT: u64 = 128;
@@ -306,10 +320,10 @@ struct Plan {
 impl Plan {
     /// What a row measured.
     fn of(row: &Measurement) -> Result<Self, Refusal> {
-        if !matches!(row.mode.as_str(), "single_stream" | "static_batch") {
+        let metric = row.metric.as_str();
+        if !matches!(row.mode.as_str(), "single_stream" | "static_batch") && !MEMORY_METRICS.contains(&metric) {
             return Err(Refusal::Mode(row.mode.clone()));
         }
-        let metric = row.metric.as_str();
         if !METRICS.contains(&metric) {
             return Err(Refusal::Metric { metric: metric.into(), nearest: nearest(metric, METRICS) });
         }
@@ -334,7 +348,7 @@ impl Plan {
                 plan.output = positive(output, "output_tokens")?;
                 plan.decode_from = plan.depth + plan.prompt;
             }
-            "oom" => {}
+            "oom" | "kv_cache_tokens" => {}
             _ => plan.take_usual_lengths(context.or(input), output),
         }
         Ok(plan)
@@ -350,10 +364,10 @@ impl Plan {
         };
     }
 
-    /// The value of the row's metric in its unit: milliseconds, tokens per second, or 1 for what does not fit.
-    fn price(&self, row: &Measurement, model: &StepModel) -> Estimate {
+    /// The value of the row's metric in its unit: milliseconds, tokens per second, tokens, or 1 for what does not fit.
+    fn price(&self, row: &Measurement, model: &StepModel) -> Result<Estimate, Refusal> {
         let batch = self.batch as f64;
-        match row.metric.as_str() {
+        Ok(match row.metric.as_str() {
             "prefill_tps" => Estimate::rate(batch * self.prompt as f64, self.prefill(model)),
             "ttft_ms" => Estimate::millis(self.prefill(model)),
             // The first token comes out of the prefill.
@@ -365,9 +379,9 @@ impl Plan {
             "decode_tps_total" => Estimate::rate(batch * self.output as f64, self.decode(model, self.output)),
             "output_tps_total" => Estimate::rate(batch * self.output as f64, self.whole(model)),
             "total_tps" => Estimate::rate(batch * (self.prompt + self.output) as f64, self.whole(model)),
-            "oom" => Estimate::certain(f64::from(u8::from(self.needed(model) > capacity(row, model)))),
+            metric if MEMORY_METRICS.contains(&metric) => return self.memory(row, model.deployment()),
             _ => Estimate::millis(self.whole(model)),
-        }
+        })
     }
 
     fn prefill(&self, model: &StepModel) -> Interval {
@@ -384,15 +398,50 @@ impl Plan {
         self.prefill(model) + self.decode(model, self.output.saturating_sub(1))
     }
 
-    fn needed(&self, model: &StepModel) -> Bytes {
-        model.memory_plan(self.batch, self.depth + self.prompt + self.output).needed()
+    /// What only memory decides: whether it does not fit (1 or 0), or how many tokens the pool of the cache has.
+    fn memory(&self, row: &Measurement, deployment: &Deployment) -> Result<Estimate, Refusal> {
+        let model = MemoryModel::new(deployment);
+        let longest = settings::whole(row, Setting::Context)?;
+        if row.metric == "oom" {
+            let context = longest.unwrap_or(0).max(self.tokens());
+            let sequences = if queues(deployment) { 1 } else { self.batch };
+            return Ok(Estimate::certain(f64::from(u8::from(!model.fits(sequences, context)))));
+        }
+        let stated = Some(self.depth).filter(|tokens| *tokens > 0).or(longest);
+        let of_model = || deployment.model().architecture().map(|architecture| architecture.max_context_tokens);
+        let longest = stated.or_else(of_model).ok_or_else(|| {
+            let (column, metric) = ("context_tokens", row.metric.clone());
+            Refusal::Length { column, is_zero: row.context_tokens.is_some(), metric }
+        })?;
+        Ok(pool(deployment, &model, longest))
+    }
+
+    /// Tokens of a sequence at its end.
+    const fn tokens(&self) -> u64 {
+        self.depth + self.prompt + self.output
+    }
+
+    /// What is assumed of a batch that does not fit at once.
+    fn waves(&self, deployment: &Deployment) -> Option<String> {
+        let in_waves = queues(deployment) && !MemoryModel::new(deployment).fits(self.batch, self.tokens());
+        in_waves.then(|| format!("of {} sequences some wait until others are done", self.batch))
     }
 }
 
-/// Memory of one device that the engine may use; less for a device that is sold with several sizes.
-fn capacity(row: &Measurement, model: &StepModel) -> Bytes {
-    let capacity = model.memory_plan(0, 0).capacity;
-    let stated = row.tag("device-memory-gb").and_then(|text| text.parse().ok()).map(Bytes::from_gib);
-    let share = stated.map_or(1.0, |stated| stated / model.deployment().system().device().capacity());
-    if share.is_finite() && share > 0.0 { capacity * share.min(1.0) } else { capacity }
+/// Tokens of the pool; what the driver, libraries and graphs take differs between runs of one version.
+fn pool(deployment: &Deployment, model: &MemoryModel, longest: u64) -> Estimate {
+    let pool = model.kv_pool(longest);
+    let spread = model.plan(0, 0).visible * if deployment.engine().memory.is_empty() { 0.0 } else { POOL_SPREAD };
+    let tokens = |memory: Bytes| model.kv_pool_in(memory.max(Bytes::ZERO), longest).tokens as f64;
+    Estimate { low: tokens(pool.memory - spread), expected: pool.tokens as f64, high: tokens(pool.memory + spread) }
+}
+
+/// Share of a device's memory. Start-up logs of vLLM: 0.01 to 0.35 GiB outside of its budget on one card of 24 to 80 GB, 2.06 to 2.20 GiB on
+/// several, up to 1.14 GiB of graphs.
+const POOL_SPREAD: f64 = 0.02;
+
+/// Whether sequences that do not fit beside the others wait.
+fn queues(deployment: &Deployment) -> bool {
+    let rule = deployment.engine().memory.exhaustion.as_ref();
+    rule.is_some_and(|rule| rule.value != Exhaustion::Refuse)
 }

@@ -247,6 +247,13 @@ impl<'a> ShardedModel<'a> {
         Bytes::from_bytes(added)
     }
 
+    /// Bytes of the largest matrix of all routed experts of a layer.
+    pub fn largest_expert_matrix(&self) -> Bytes {
+        let largest = |kind: &ShardedKind<'_>| kind.expert.iter().map(ShardedLinear::weight_bytes).fold(0.0, f64::max);
+        let of_layer = self.kinds.iter().map(|kind| kind.experts_per_device * largest(kind));
+        Bytes::from_bytes(of_layer.fold(0.0, f64::max))
+    }
+
     /// Bytes of all weights that live in a place, on one of its devices.
     pub fn place_bytes(&self, place: &Place) -> Bytes {
         let stage = &place.stage;

@@ -232,6 +232,12 @@ pub struct MemoryRules {
     /// Steps whose tokens they keep at once, where the next step is prepared before the last one is done; absent means 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_in_flight: Option<Sourced<u64>>,
+    /// Whether all sequences share one cache, so that masks and scores reach over the entries of all of them (llama.cpp).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unified_cache: Option<Sourced<bool>>,
+    /// Whether latent attention keeps the keys and values of all heads instead of the latents (llama.cpp before April 2025).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expands_latents: Option<Sourced<bool>>,
     /// Whether the token embeddings stay in host memory (llama.cpp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embeddings_on_host: Option<Sourced<bool>>,
@@ -285,6 +291,8 @@ impl MemoryRules {
             accounting,
             printed_tokens,
             windows_keep_step,
+            unified_cache,
+            expands_latents,
             embeddings_on_host,
             rotary_table,
             exhaustion

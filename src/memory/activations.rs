@@ -1,17 +1,19 @@
 //! Memory of what is computed in between: activations of the largest step, and the logits of the sampler.
 
+use super::cache::{is_unified, step_beside_window, window_entries};
 use crate::deployment::Deployment;
 use crate::engine::MemoryRules;
 use crate::format::WeightFormat;
-use crate::model::{Architecture, FeedForward, Layer, Mixer, Moe};
+use crate::model::{Architecture, FeedForward, Layer, Mixer, Moe, Reach};
 use crate::profile::Sourced;
 use crate::units::Bytes;
 
 /// Activations of one device as a function of the longest context.
 ///
 /// # Formula
-/// `max(t * (per_token + context * per_context_token), t * sampling_per_token + sampling) + t * beside + workspace` with `t` tokens in the
-/// largest step: those that the engine profiles, or a whole prompt as long as the context where prompts are not cut.
+/// `max(t * (per_token + entries * per_entry + window_entries * mask), t * sampling_per_token + sampling) + t * beside + workspace` with `t`
+/// tokens in the largest step: those that the engine profiles, or a whole prompt as long as the context where prompts are not cut; `entries`
+/// are those of the cache that a mask reaches over: one sequence's, or those of all in a unified cache.
 ///
 /// # Source
 /// vLLM sets aside what a run of its largest step takes (`profile_run`, then a run of the sampler); llama.cpp plans the graph of its largest
@@ -22,13 +24,36 @@ pub(super) struct Activations {
     /// Contexts up to which a prompt is one step.
     whole_prompts_up_to: u64,
     per_token: f64,
-    per_context_token: f64,
+    /// Per token of the step and entry of the cache: masks and scores.
+    per_entry: f64,
+    /// Layers with windows have a mask of their own.
+    windows: Option<WindowMask>,
+    /// Whether all sequences are in one cache.
+    unified: bool,
     /// At the peak of sampling, per token of the step and besides.
     sampling_per_token: f64,
     sampling: f64,
     /// Per token, kept beside everything else.
     beside: f64,
     workspace: f64,
+    copied: Option<CopiedExperts>,
+}
+
+/// A matrix of experts on the host that is copied to the device for large steps, and what is computed with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct CopiedExperts {
+    matrix: f64,
+    per_token: f64,
+    mask_per_entry: f64,
+}
+
+/// The mask of layers with windows in a cache that keeps a step beside them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct WindowMask {
+    bytes_per_entry: f64,
+    window: u64,
+    step_tokens: u64,
+    granularity: u64,
 }
 
 impl Activations {
@@ -49,28 +74,78 @@ impl Activations {
             step_tokens,
             whole_prompts_up_to: rules.whole_prompts_up_to.as_ref().map_or(0, |limit| limit.value),
             per_token: value(&rules.live_hidden, 0.0) * hidden + element * widest + copies * hidden,
-            per_context_token: scores(deployment, architecture) + copies * value(&rules.unfused_mask_bytes, 0.0),
+            per_entry: scores(deployment, architecture) + copies * value(&rules.unfused_mask_bytes, 0.0),
+            windows: WindowMask::new(deployment, architecture),
+            unified: is_unified(deployment),
             sampling_per_token: per_token,
             sampling: rows,
             beside: element * routed.fold(0.0, f64::max),
             workspace: rules.workspace.as_ref().map_or(0.0, |rule| rule.value.as_bytes()),
+            copied: None,
         }
     }
 
-    /// Bytes at the peak when the longest context is this.
-    pub(super) fn at(&self, context: u64) -> Bytes {
+    /// The same where routed experts on the host are multiplied on the device: beside the mask, its largest matrix, two hidden vectors and
+    /// the intermediate vectors of the experts of a token.
+    ///
+    /// Source: ggml-org/llama.cpp#23861 (3,892 MiB without logits, 3,916 here).
+    pub(super) fn with_copied_experts(
+        self,
+        deployment: &Deployment,
+        architecture: &Architecture,
+        matrix: Bytes,
+    ) -> Self {
+        let rules = &deployment.engine().memory;
+        let routed = architecture.layer_kinds.iter().filter_map(|kind| kind.layer.feed_forward.moe());
+        let widest = routed.map(|moe| 3 * moe.experts_per_token * moe.intermediate).max().unwrap_or(0);
+        let element = value(&rules.activation_bits, 16.0) / 8.0;
+        let mask = if deployment.flash_attention() { &rules.mask_bytes } else { &rules.unfused_mask_bytes };
+        let per_token = element * (widest + 2 * architecture.hidden_size) as f64;
+        let copied = CopiedExperts { matrix: matrix.as_bytes(), per_token, mask_per_entry: value(mask, 0.0) };
+        Self { copied: Some(copied), ..self }
+    }
+
+    /// Bytes at the peak for so many sequences, of which the longest context is this.
+    pub(super) fn at(&self, sequences: u64, context: u64) -> Bytes {
         let whole = context <= self.whole_prompts_up_to;
         let tokens = if whole { self.step_tokens.max(context as f64) } else { self.step_tokens };
-        let forward = tokens * (self.per_token + context as f64 * self.per_context_token);
+        let together = if self.unified { sequences.max(1) } else { 1 };
+        let entries = context.saturating_mul(together);
+        let window_mask = self.windows.as_ref().map_or(0.0, |mask| mask.bytes(together, entries));
+        let forward = tokens * (self.per_token + entries as f64 * self.per_entry + window_mask);
         // Where long prompts are cut, the run that memory is set aside for cuts them too, and samples nothing.
         let samples = whole || self.whole_prompts_up_to == 0;
         let sampling = if samples { self.sampling + tokens * self.sampling_per_token } else { 0.0 };
-        Bytes::from_bytes(forward.max(sampling) + tokens * self.beside + self.workspace)
+        let copied = self.copied.as_ref().map_or(0.0, |copied| {
+            copied.matrix + tokens * (copied.per_token + entries as f64 * copied.mask_per_entry + window_mask)
+        });
+        Bytes::from_bytes(forward.max(sampling).max(copied) + tokens * self.beside + self.workspace)
     }
 
     /// The context beyond which activations are smaller than just below it, if there is one.
     pub(super) const fn drops_after(&self) -> Option<u64> {
         if self.whole_prompts_up_to > 0 { Some(self.whole_prompts_up_to) } else { None }
+    }
+}
+
+impl WindowMask {
+    fn new(deployment: &Deployment, architecture: &Architecture) -> Option<Self> {
+        let rules = &deployment.engine().memory;
+        let step_tokens = Some(step_beside_window(deployment)).filter(|tokens| *tokens > 0)?;
+        let passes = architecture.layer_kinds.iter().flat_map(|kind| kind.layer.attention_passes());
+        let windows = passes.filter_map(|pass| match deployment.reach(pass.reach) {
+            Reach::Window(window) => Some(window),
+            _ => None,
+        });
+        let mask = if deployment.flash_attention() { &rules.mask_bytes } else { &rules.unfused_mask_bytes };
+        let granularity = rules.block_tokens.as_ref().map_or(1, |tokens| tokens.value.max(1));
+        Some(Self { bytes_per_entry: value(mask, 0.0), window: windows.max()?, step_tokens, granularity })
+    }
+
+    /// Bytes per token of a step.
+    fn bytes(&self, sequences: u64, entries: u64) -> f64 {
+        let kept = window_entries(self.window, sequences, self.step_tokens, self.granularity);
+        self.bytes_per_entry * kept.min(entries) as f64
     }
 }
 
@@ -84,8 +159,9 @@ struct Sampling {
 fn sampling(deployment: &Deployment, architecture: &Architecture, step_tokens: f64, is_last: bool) -> Sampling {
     let rules = &deployment.engine().memory;
     let element = element_bytes(deployment);
-    // Logits come in the type of the activations, for which 2 bytes are counted.
-    let per_logit = rules.bytes_per_logit.as_ref().map_or(0.0, |rule| rule.value + (element - 2.0).max(0.0));
+    // Where the engine computes in the model's type, logits come in it too; 2 bytes are counted for it.
+    let wider = if rules.activation_bits.is_none() { (element - 2.0).max(0.0) } else { 0.0 };
+    let per_logit = rules.bytes_per_logit.as_ref().map_or(0.0, |rule| rule.value + wider);
     let row = per_logit * architecture.vocab_size as f64;
     let workspace = rules.sampling_workspace.as_ref().map_or(0.0, |rule| rule.value.as_bytes());
     let of_all = rules.logits_of_all.as_ref().is_some_and(|all| all.value);

@@ -3,7 +3,7 @@
 use super::paged::Paged;
 use crate::deployment::Deployment;
 use crate::engine::{CacheAccounting, MemoryRules};
-use crate::model::{Architecture, Layer, Mixer, Reach, Split};
+use crate::model::{Architecture, AttentionPass, Layer, Mixer, Reach, Split};
 use crate::profile::Sourced;
 use crate::units::Bytes;
 
@@ -33,6 +33,8 @@ pub(super) struct Kept {
     granularity: u64,
     /// Tokens that layers with a window keep beyond it.
     beyond_window: u64,
+    /// Whether all sequences are in one cache.
+    unified: bool,
 }
 
 /// Layers with equal needs.
@@ -81,6 +83,7 @@ impl Kept {
         let mut kept = Self {
             granularity: rules.block_tokens.as_ref().map_or(1, |tokens| tokens.value),
             beyond_window: step_beside_window(deployment),
+            unified: is_unified(deployment),
             ..Self::default()
         };
         for (kind, &count) in architecture.layer_kinds.iter().zip(kind_counts).filter(|(_, count)| **count > 0) {
@@ -101,17 +104,33 @@ impl Kept {
     }
 
     fn need(&self, sequences: u64, context: u64) -> Need {
-        let rounded = context.div_ceil(self.granularity).saturating_mul(self.granularity);
+        // In one cache for all, what windows and steps need is rounded once.
+        let (caches, per_cache) = if self.unified { (sequences.min(1), sequences) } else { (sequences, 1) };
+        let rounded = round_up(context.saturating_mul(per_cache), self.granularity);
         let entries = |reach: &Reach| match reach {
             Reach::Window(window) if self.beyond_window > 0 => {
-                let most = window.saturating_add(self.beyond_window).div_ceil(self.granularity);
-                rounded.min(most.saturating_mul(self.granularity)) as f64
+                window_entries(*window, per_cache, self.beyond_window, self.granularity).min(rounded) as f64
             }
-            reach => reach.kept(rounded),
+            Reach::Full => rounded as f64,
+            reach => reach.kept(round_up(context, self.granularity)) * per_cache as f64,
         };
         let cache: Bytes = self.parts.iter().map(|(reach, per_entry)| *per_entry * entries(reach)).sum();
-        Need { cache: cache * sequences as f64, state: self.state * sequences as f64 }
+        Need { cache: cache * caches as f64, state: self.state * sequences as f64 }
     }
+}
+
+const fn round_up(tokens: u64, granularity: u64) -> u64 {
+    tokens.div_ceil(granularity).saturating_mul(granularity)
+}
+
+/// Entries of a layer with a window that keeps the tokens of a step beside the windows of all sequences.
+pub(super) const fn window_entries(window: u64, sequences: u64, step_tokens: u64, granularity: u64) -> u64 {
+    round_up(window.saturating_mul(sequences).saturating_add(step_tokens), granularity)
+}
+
+/// Whether all sequences share one cache.
+pub(super) fn is_unified(deployment: &Deployment) -> bool {
+    deployment.engine().memory.unified_cache.as_ref().is_some_and(|unified| unified.value)
 }
 
 /// Tokens of the steps in flight, where layers with a window keep them beside it.
@@ -158,8 +177,14 @@ fn of_layer(deployment: &Deployment, layer: &Layer) -> Option<CacheLayers> {
 }
 
 /// Bytes of an entry of one pass in one layer, on one device.
-fn pass_bytes(deployment: &Deployment, layer: &Layer, pass: &crate::model::AttentionPass) -> f64 {
+fn pass_bytes(deployment: &Deployment, layer: &Layer, pass: &AttentionPass) -> f64 {
     let tp = u64::from(deployment.tensor_parallel());
+    let expands = deployment.engine().memory.expands_latents.as_ref().is_some_and(|expands| expands.value);
+    if let (Mixer::LatentAttention(latent), true) = (&layer.mixer, expands) {
+        let head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
+        let elements = latent.heads * (head_dim + latent.v_head_dim);
+        return deployment.kv().bits_per_element(head_dim) * elements as f64 / 8.0 / tp as f64;
+    }
     let bits = deployment.cache_bits(layer, pass) * pass.elements_per_entry as f64;
     bits * Split::KvHeads(pass.kv_heads).share(tp) / 8.0
 }

@@ -208,7 +208,7 @@ impl PlaceMemory {
             }
             _ => Self { weights, cache, ..empty },
         }
-        .with_activations(here, architecture, place)
+        .with_activations(here, architecture, sharded, place)
     }
 
     fn of_totals(deployment: &Deployment, totals: &Totals) -> Self {
@@ -244,27 +244,41 @@ impl PlaceMemory {
         }
     }
 
-    fn with_activations(self, deployment: &Deployment, architecture: &Architecture, place: &Place) -> Self {
+    fn with_activations(
+        self,
+        deployment: &Deployment,
+        architecture: &Architecture,
+        sharded: &ShardedModel<'_>,
+        place: &Place,
+    ) -> Self {
         let (rules, device) = (&deployment.engine().memory, &place.device);
         let layers: u64 = place.stage.kind_counts.iter().sum();
         let in_budget = rules.graphs_in_budget.as_ref().is_some_and(|inside| inside.value);
         let of = |rule: &Option<ByDevice<Bytes>>| rule.as_ref().map_or(Bytes::ZERO, |rule| rule.on(device));
         let all = of(&rules.graphs) + of(&rules.graphs_per_layer) * layers as f64;
         let graphs = if in_budget { all } else { Bytes::ZERO };
-        Self { activations: Activations::new(deployment, architecture, place.stage.is_last), graphs, ..self }
+        let activations = Activations::new(deployment, architecture, place.stage.is_last);
+        let copies = deployment.engine().scheduling.offload_rows.is_some() && !place.is_host;
+        let activations = match deployment.offload() {
+            Offload::Experts { layers } if copies && layers > 0 => {
+                activations.with_copied_experts(deployment, architecture, sharded.largest_expert_matrix())
+            }
+            _ => activations,
+        };
+        Self { activations, graphs, ..self }
     }
 
     fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
         let Need { cache, state } = self.cache.need(sequences, context);
-        let plan = MemoryPlan { kv_cache: cache * self.cache_share, state, ..self.loaded(context) };
+        let plan = MemoryPlan { kv_cache: cache * self.cache_share, state, ..self.loaded(sequences, context) };
         MemoryPlan { capacity: self.capacity(&plan), ..plan }
     }
 
     /// Everything but the cache.
-    fn loaded(&self, context: u64) -> MemoryPlan {
+    fn loaded(&self, sequences: u64, context: u64) -> MemoryPlan {
         MemoryPlan {
             weights: self.weights,
-            activations: self.activations.at(context),
+            activations: self.activations.at(sequences, context),
             graphs: self.graphs,
             overhead: self.overhead,
             visible: self.visible,
@@ -276,14 +290,15 @@ impl PlaceMemory {
     ///
     /// # Formula
     /// Of visible memory `v`, a share `f`, overhead `o`, activations and graphs `a`, weights `w`:
-    /// `f v`; of what is free before loading, `o + f (v - o) + a`, at most `v`; of what is free after loading, `l + f (v - l)` with
-    /// `l = o + w + a`.
+    /// `f v`; of what is free before loading, `o + f (v - o) + a`, at most `v`, where a reserve `r` means `f = 1 - r / v`; of what is free
+    /// after loading, `l + f (v - l)` with `l = o + w + a`.
     fn capacity(&self, plan: &MemoryPlan) -> Bytes {
         match self.budget {
             Budget::OfVisible | Budget::AsNeeded => self.visible * self.fraction,
             Budget::OfFreeBeforeLoading => {
                 let free = (self.visible - self.overhead).max(Bytes::ZERO);
-                let kept = self.reserve.unwrap_or(free * (1.0 - self.fraction)).min(free);
+                let share = self.reserve.map_or(1.0 - self.fraction, |reserve| reserve / self.visible);
+                let kept = free * share.clamp(0.0, 1.0);
                 (self.visible - kept + plan.activations + plan.graphs).min(self.visible)
             }
             Budget::OfFreeAfterLoading => {
@@ -296,7 +311,7 @@ impl PlaceMemory {
 
     /// Memory that is left for the cache.
     fn cache_memory(&self, longest_context: u64) -> Bytes {
-        let plan = self.loaded(longest_context);
+        let plan = self.loaded(1, longest_context);
         (self.capacity(&plan) - plan.fixed()).max(Bytes::ZERO)
     }
 
@@ -311,11 +326,13 @@ impl PlaceMemory {
 fn weights(deployment: &Deployment, architecture: &Architecture, sharded: &ShardedModel<'_>, place: &Place) -> Bytes {
     let rules = &place.engine.memory;
     let stored = sharded.place_bytes(place);
-    let embeddings_elsewhere = rules.embeddings_on_host.as_ref().is_some_and(|rule| rule.value);
+    let embeddings_elsewhere = deployment.engine().memory.embeddings_on_host.as_ref().is_some_and(|rule| rule.value);
+    // What the GPU gets of shared memory may be limited: the host's part is not counted then.
+    let separate = !place.device.has_unified_memory() || place.device.usable_memory() < place.device.capacity();
     let first = || sharded.places().iter().find(|place| place.stage.is_first);
     let moved = match (embeddings_elsewhere, place.is_host) {
         (true, true) if !place.stage.is_first => first().map_or(Bytes::ZERO, |first| sharded.look_up_bytes(first)),
-        (true, false) if !place.device.has_unified_memory() => Bytes::ZERO - sharded.look_up_bytes(place),
+        (true, false) if separate => Bytes::ZERO - sharded.look_up_bytes(place),
         _ => Bytes::ZERO,
     };
     stored + moved + padding(deployment, sharded, place, rules) + rotary_tables(architecture, place, rules)

@@ -136,9 +136,12 @@ impl Paged {
     pub(super) fn need(&self, sequences: u64, context: u64) -> Need {
         let blocks = |count: u64| self.block_bytes * (count as f64 * sequences as f64);
         let cache = blocks(self.cache_blocks(context));
-        // A pool of states with a fixed share is as large as the other pool asks for.
         let state = self.state_bytes * sequences as f64;
-        let state = state.max(cache * (self.state_share / (1.0 - self.state_share)));
+        // Two pools of fixed shares: each is as large as the other asks for.
+        let (state, cache) = match self.state_share > 0.0 {
+            true => (state.max(cache * self.states_per_cache()), cache.max(state / self.states_per_cache())),
+            false => (state, cache),
+        };
         Need { cache, state: state + blocks(self.state_blocks()) + self.reserved_states }
     }
 
@@ -150,7 +153,18 @@ impl Paged {
 
     /// How many sequences of this context fit into so many blocks.
     pub(super) fn concurrency(&self, blocks: u64, context: u64) -> f64 {
-        blocks as f64 / (self.cache_blocks(context) + self.state_blocks()).max(1) as f64
+        let by_tokens = blocks as f64 / (self.cache_blocks(context) + self.state_blocks()).max(1) as f64;
+        let states = self.block_bytes * (blocks as f64 * self.states_per_cache());
+        if self.state_share > 0.0 && self.state_bytes > Bytes::ZERO {
+            by_tokens.min(states / self.state_bytes)
+        } else {
+            by_tokens
+        }
+    }
+
+    /// Size of the pool of states over that of keys and values.
+    fn states_per_cache(&self) -> f64 {
+        self.state_share / (1.0 - self.state_share)
     }
 
     /// What the engine prints as the size of a pool of so many blocks, in tokens.

@@ -1,0 +1,134 @@
+//! Settings of engine and device that a row states in its tags.
+
+use super::measurement::{Measurement, Tag};
+use super::predict::Refusal;
+use crate::deployment::Deployment;
+use crate::hardware::Device;
+use crate::units::Bytes;
+use std::sync::Arc;
+
+/// Something that a tag sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Setting {
+    /// Share of memory for the engine.
+    Fraction,
+    /// Tokens of a step.
+    StepTokens,
+    /// Sequences at once.
+    Sequences,
+    /// Tokens of a block of the cache.
+    BlockTokens,
+    /// The longest context that is served.
+    Context,
+    /// Memory of a device that is sold with several sizes.
+    DeviceMemory,
+}
+
+use Setting::{BlockTokens, Context, DeviceMemory, Fraction, Sequences, StepTokens};
+
+/// Names of tags, as the options of engines are called; `_` is taken for `-`.
+const NAMES: [(&str, Setting); 21] = [
+    ("gpu-memory-utilization", Fraction),
+    ("gpu-memory-util", Fraction),
+    ("util", Fraction),
+    ("mem-fraction-static", Fraction),
+    ("free-gpu-memory-fraction", Fraction),
+    ("cache-max-entry-count", Fraction),
+    ("ub", StepTokens),
+    ("max-num-batched-tokens", StepTokens),
+    ("chunked-prefill-size", StepTokens),
+    ("max-num-tokens", StepTokens),
+    ("max-num-seqs", Sequences),
+    ("max-running-requests", Sequences),
+    ("max-batch-size", Sequences),
+    ("block-size", BlockTokens),
+    ("page-size", BlockTokens),
+    ("tokens-per-block", BlockTokens),
+    ("max-model-len", Context),
+    ("context-length", Context),
+    ("max-seq-len", Context),
+    ("ctx-size", Context),
+    ("device-memory-gb", DeviceMemory),
+];
+
+fn setting(tag: &Tag) -> Option<Setting> {
+    let name = normal(&tag.name);
+    NAMES.iter().find(|(known, _)| *known == name).map(|(_, setting)| *setting)
+}
+
+fn normal(name: &str) -> String {
+    name.to_lowercase().replace('_', "-")
+}
+
+/// The settings that a row states, as text: what its deployment depends on.
+pub(super) fn stated(row: &Measurement) -> Vec<(String, String)> {
+    let settings = row.tags.iter().filter(|tag| setting(tag).is_some());
+    settings.map(|tag| (normal(&tag.name), tag.value.clone().unwrap_or_default())).collect()
+}
+
+/// The last tag that sets this.
+fn tag(row: &Measurement, wanted: Setting) -> Option<&Tag> {
+    row.tags.iter().rfind(|tag| setting(tag) == Some(wanted))
+}
+
+/// The number of a setting.
+///
+/// # Errors
+/// [`Refusal::Tag`] if it is none, or `valid` says no.
+fn number(
+    row: &Measurement,
+    wanted: Setting,
+    expected: &'static str,
+    valid: impl Fn(f64) -> bool,
+) -> Result<Option<f64>, Refusal> {
+    let Some(tag) = tag(row, wanted) else { return Ok(None) };
+    let value = tag.value.as_deref().unwrap_or_default();
+    let number = value.parse().ok().filter(|number: &f64| number.is_finite() && valid(*number));
+    let refused = || Refusal::Tag { tag: tag.name.clone(), value: value.chars().take(100).collect(), expected };
+    number.map(Some).ok_or_else(refused)
+}
+
+/// A setting that is a number of tokens or sequences.
+///
+/// # Errors
+/// [`Refusal::Tag`] if it is not a whole number from 1.
+pub(super) fn whole(row: &Measurement, wanted: Setting) -> Result<Option<u64>, Refusal> {
+    let is_count = |number: f64| (1.0..=LARGEST).contains(&number) && number.fract() == 0.0;
+    Ok(number(row, wanted, "a whole number from 1 to 2^40", is_count)?.map(|number| number as u64))
+}
+
+/// Contexts and batches beyond this are never asked for.
+const LARGEST: f64 = (1_u64 << 40) as f64;
+
+/// The deployment with the settings of the engine that a row states.
+///
+/// # Errors
+/// [`Refusal::Tag`] for malformed values.
+pub(super) fn applied(mut deployment: Deployment, row: &Measurement) -> Result<Deployment, Refusal> {
+    if let Some(tokens) = whole(row, StepTokens)? {
+        deployment = deployment.with_max_tokens_per_step(tokens);
+    }
+    if let Some(sequences) = whole(row, Sequences)? {
+        deployment = deployment.with_max_sequences(sequences);
+    }
+    if let Some(tokens) = whole(row, BlockTokens)? {
+        deployment = deployment.with_block_tokens(tokens);
+    }
+    let is_share = |share: f64| share > 0.0 && share <= 1.0;
+    if let Some(fraction) = number(row, Fraction, "a number above 0, at most 1", is_share)? {
+        deployment = deployment.with_memory_fraction(fraction);
+    }
+    whole(row, Context)?;
+    Ok(deployment)
+}
+
+/// The device with the memory that a row states.
+///
+/// # Errors
+/// [`Refusal::Tag`] for a malformed amount.
+pub(super) fn with_memory(device: &Arc<Device>, row: &Measurement) -> Result<Arc<Device>, Refusal> {
+    let is_amount = |amount: f64| amount > 0.0 && amount <= 1e6;
+    let stated = number(row, DeviceMemory, "gigabytes, above 0 and at most 1e6", is_amount)?;
+    let Some(gigabytes) = stated else { return Ok(device.clone()) };
+    Ok(Arc::new(device.as_ref().clone().with_memory_capacity(Bytes::from_gb(gigabytes))?))
+}

@@ -1,0 +1,155 @@
+//! Memory of llama.cpp against what it prints.
+
+use llm_roofline::deployment::{Host, Offload};
+use llm_roofline::engine::Engine;
+use llm_roofline::memory::{Location, MemoryModel, MemoryPlan};
+use llm_roofline::prelude::*;
+use llm_roofline::profile::Sourced;
+use std::sync::Arc;
+
+const LOGS: &str = include_str!("data/memory_llama.csv");
+
+/// One line of a log.
+struct Row {
+    cells: Vec<(String, String)>,
+}
+
+impl Row {
+    fn get(&self, column: &str) -> &str {
+        let found = self.cells.iter().find(|(name, _)| name == column);
+        &found.unwrap_or_else(|| panic!("no column {column}")).1
+    }
+
+    fn number<T: std::str::FromStr>(&self, column: &str) -> T {
+        let text = self.get(column);
+        text.parse().unwrap_or_else(|_| panic!("{}: {column} is `{text}`", self.get("id")))
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let mut lines = LOGS.lines().filter(|line| !line.starts_with('#'));
+    let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let row = |line: &str| {
+        let values: Vec<&str> = line.splitn(columns.len(), ',').collect();
+        assert_eq!(values.len(), columns.len(), "{line}");
+        let cells = columns.iter().zip(values).map(|(name, value)| (name.to_string(), value.to_string()));
+        Row { cells: cells.collect() }
+    };
+    lines.map(row).collect()
+}
+
+fn deployment(row: &Row) -> Deployment {
+    let catalog = Catalog::embedded();
+    let engine = engine(catalog, row);
+    let on_processor = row.get("engine").contains("-cpu-");
+    let device = catalog.device(if on_processor { "epyc-9654" } else { "h200-sxm-141gb" }).unwrap();
+    let one = System::new(device.clone(), 1).unwrap();
+    let deployment = Deployment::new(catalog.model(row.get("model")).unwrap(), one)
+        .with_weights(row.get("weights").parse().unwrap())
+        .with_kv(row.get("kv").parse().unwrap())
+        .with_engine(engine)
+        .with_flash_attention(row.get("flash_attention") == "on")
+        .with_max_tokens_per_step(row.number("ub"))
+        .with_long_context_allowed();
+    let host = || Host::new(catalog.device("epyc-9654").unwrap(), catalog.engine("llama-cpp-cpu-2024").unwrap());
+    match row.get("split") {
+        "moe" => deployment.with_host(host()).with_offload(Offload::Experts { layers: 1000 }),
+        split if split.starts_with("ngl:") => {
+            let on_device = split.trim_start_matches("ngl:").parse().unwrap();
+            deployment.with_host(host()).with_offload(Offload::Layers { on_device })
+        }
+        split if split.contains(':') => {
+            let shares: Vec<f64> = split.split(':').map(|share| share.parse().unwrap()).collect();
+            deployment.with_unequal_devices(vec![device; shares.len()]).with_layer_split(shares)
+        }
+        split => {
+            let count = split.parse().unwrap();
+            deployment.with_system(System::new(device, count).unwrap()).with_pipeline_parallel(count)
+        }
+    }
+}
+
+fn engine(catalog: &Catalog, row: &Row) -> Arc<Engine> {
+    let engine = catalog.engine(row.get("engine")).unwrap();
+    match row.get("set") {
+        "" => engine,
+        "copies=0" => {
+            let mut engine = Engine::clone(&engine);
+            engine.memory.pipeline_copies = Some(Sourced::assumed(0));
+            Arc::new(engine)
+        }
+        other => panic!("set is `{other}`"),
+    }
+}
+
+/// The plan of the place that a row is about.
+fn plan(row: &Row) -> MemoryPlan {
+    let model = MemoryModel::new(&deployment(row));
+    let plans: Vec<_> = model.plans(row.number("sequences"), row.number("context")).collect();
+    let wanted = |location: &Location| match (row.get("where"), location) {
+        ("host", Location::Host) | ("1", Location::Devices) => true,
+        (stage, Location::Stage { stage: known, .. }) => stage.parse() == Ok(*known),
+        _ => false,
+    };
+    // Stages that need the same are listed once, as the first of them.
+    let like =
+        plans.iter().rfind(|(location, _)| wanted(location) || (row.get("where") != "host" && before(row, location)));
+    like.unwrap_or_else(|| panic!("{}: {plans:?}", row.get("id"))).1
+}
+
+fn before(row: &Row, location: &Location) -> bool {
+    let stage = row.get("where").parse::<u32>();
+    matches!((location, stage), (Location::Stage { stage: known, .. }, Ok(stage)) if *known <= stage)
+}
+
+/// Half of the last printed digit.
+const PRINTED: f64 = 0.005 + 1e-9;
+
+#[test]
+fn buffers_are_those_of_the_logs() {
+    let mut wrong = Vec::new();
+    for row in rows() {
+        let plan = plan(&row);
+        let found = match row.get("part") {
+            "kv" => plan.kv_cache,
+            "state" => plan.state,
+            "compute" => plan.activations,
+            "weights" => plan.weights,
+            "needed" => plan.needed(),
+            other => panic!("part is `{other}`"),
+        };
+        let (found, logged, tolerance) = (found.as_mib(), row.number::<f64>("mib"), row.number::<f64>("tolerance"));
+        let off = (found - logged).abs();
+        if off > PRINTED.max(logged * tolerance) {
+            let (id, part, percent) = (row.get("id"), row.get("part"), (found / logged - 1.0) * 100.0);
+            wrong.push(format!("{id}: {part} {found:.2} MiB, {logged:.2} in {} ({percent:+.2} %)", row.get("source")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Wide tolerances name what is missing.
+#[test]
+fn wide_tolerances_have_a_reason() {
+    for row in rows() {
+        let wide = row.number::<f64>("tolerance") > 0.01;
+        assert!(!wide || !row.get("why").is_empty(), "{}", row.get("id"));
+        assert!(row.get("source").contains('#'), "{}", row.get("id"));
+    }
+}
+
+/// ggml-org/llama.cpp#13194: Command-R7B at `-c 31000` takes 11,459 MiB with `--swa-full` and 9,115 without; the cache for windows had
+/// room for a batch of 2,048 tokens then.
+#[test]
+fn windows_save_what_was_measured() {
+    let catalog = Catalog::embedded();
+    let cache = |engine: &str| {
+        let system = System::new(catalog.device("rtx-4090-24gb").unwrap(), 1).unwrap();
+        let deployment = Deployment::new(catalog.model("command-r7b").unwrap(), system)
+            .with_engine(catalog.engine(engine).unwrap())
+            .with_max_tokens_per_step(2048);
+        deployment.memory_plan(1, 31_000).kv_cache.as_mib()
+    };
+    let saved = cache("llama-cpp-cuda-2024") - cache("llama-cpp-cuda-2026");
+    assert!((saved / (11_459.0 - 9_115.0) - 1.0).abs() < 0.01, "{saved}");
+}
