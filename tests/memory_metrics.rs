@@ -54,6 +54,7 @@ fn both_metrics_can_be_checked_by_hand_in_any_mode() {
         ("open_loop,,,,,kv_cache_tokens,1,max-model-len=4096", 130_000.0),
         ("static_batch,,,,,kv_cache_tokens,1,max_model_len=4096;gpu_memory_utilization=0.75", 10_000.0),
         ("startup,,,,,kv_cache_tokens,1,ctx-size=4096;util=0.75", 10_000.0),
+        ("startup,,,4096,,kv_cache_tokens,1,kv-cache-gib=1", 10_737.0),
         ("closed_loop,13,5000,,5000,oom,1,", 0.0),
         ("closed_loop,14,5000,,5000,oom,1,", 1.0),
         ("startup,1,,,,oom,1,context-length=130001", 1.0),

@@ -13,6 +13,7 @@
 //! | `block-size`, `page-size`, `tokens-per-block` | tokens of a block of the cache |
 //! | `max-model-len`, `context-length`, `max-seq-len`, `ctx-size` | the longest context, for `oom` and `kv_cache_tokens` |
 //! | `device-memory-gb` | memory of a device that is sold with several sizes |
+//! | `kv-cache-gib` | memory that the engine found for its cache: the size of the pool follows exactly |
 //! | `backend` | the backend of the engine |
 //!
 //! ```

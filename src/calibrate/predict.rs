@@ -413,7 +413,10 @@ impl Plan {
             let (column, metric) = ("context_tokens", row.metric.clone());
             Refusal::Length { column, is_zero: row.context_tokens.is_some(), metric }
         })?;
-        Ok(pool(deployment, &model, longest))
+        Ok(match settings::cache_memory(row)? {
+            Some(memory) => Estimate::certain(model.kv_pool_in(memory, longest).tokens as f64),
+            None => pool(deployment, &model, longest),
+        })
     }
 
     /// Tokens of a sequence at its end.

@@ -22,12 +22,14 @@ pub(super) enum Setting {
     Context,
     /// Memory of a device that is sold with several sizes.
     DeviceMemory,
+    /// Memory that the engine found for its cache on each device, in GiB.
+    CacheMemory,
 }
 
-use Setting::{BlockTokens, Context, DeviceMemory, Fraction, Sequences, StepTokens};
+use Setting::{BlockTokens, CacheMemory, Context, DeviceMemory, Fraction, Sequences, StepTokens};
 
 /// Names of tags, as the options of engines are called; `_` is taken for `-`.
-const NAMES: [(&str, Setting); 21] = [
+const NAMES: [(&str, Setting); 23] = [
     ("gpu-memory-utilization", Fraction),
     ("gpu-memory-util", Fraction),
     ("util", Fraction),
@@ -49,6 +51,8 @@ const NAMES: [(&str, Setting); 21] = [
     ("max-seq-len", Context),
     ("ctx-size", Context),
     ("device-memory-gb", DeviceMemory),
+    ("kv-cache-gib", CacheMemory),
+    ("available-kv-cache-gib", CacheMemory),
 ];
 
 fn setting(tag: &Tag) -> Option<Setting> {
@@ -120,6 +124,15 @@ pub(super) fn applied(mut deployment: Deployment, row: &Measurement) -> Result<D
     }
     whole(row, Context)?;
     Ok(deployment)
+}
+
+/// The memory of the cache that a row states.
+///
+/// # Errors
+/// [`Refusal::Tag`] for a malformed amount.
+pub(super) fn cache_memory(row: &Measurement) -> Result<Option<Bytes>, Refusal> {
+    let is_amount = |amount: f64| amount > 0.0 && amount <= 1e6;
+    Ok(number(row, CacheMemory, "gibibytes, above 0 and at most 1e6", is_amount)?.map(Bytes::from_gib))
 }
 
 /// The device with the memory that a row states.

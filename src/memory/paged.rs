@@ -124,7 +124,7 @@ impl Paged {
 
     /// Blocks of the keys and values of a sequence.
     fn cache_blocks(&self, context: u64) -> u64 {
-        self.groups.iter().map(|group| group.blocks(context)).sum()
+        self.groups.iter().fold(0, |sum, group| sum.saturating_add(group.blocks(context)))
     }
 
     /// Blocks of the states of a sequence.
@@ -153,7 +153,7 @@ impl Paged {
 
     /// How many sequences of this context fit into so many blocks.
     pub(super) fn concurrency(&self, blocks: u64, context: u64) -> f64 {
-        let by_tokens = blocks as f64 / (self.cache_blocks(context) + self.state_blocks()).max(1) as f64;
+        let by_tokens = blocks as f64 / self.cache_blocks(context).saturating_add(self.state_blocks()).max(1) as f64;
         let states = self.block_bytes * (blocks as f64 * self.states_per_cache());
         if self.state_share > 0.0 && self.state_bytes > Bytes::ZERO {
             by_tokens.min(states / self.state_bytes)
@@ -195,7 +195,7 @@ impl Groups {
 
     const fn blocks(&self, context: u64) -> u64 {
         let kept = if context < self.most { context } else { self.most };
-        self.count * (kept.div_ceil(self.block_tokens) + self.beyond)
+        self.count.saturating_mul(kept.div_ceil(self.block_tokens).saturating_add(self.beyond))
     }
 }
 
