@@ -1,6 +1,7 @@
 //! What pricing costs: a step, a request, a compilation, a look-up.
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use llm_roofline::memory::MemoryModel;
 use llm_roofline::prelude::*;
 use std::hint::black_box;
 
@@ -60,5 +61,29 @@ fn catalog(criterion: &mut Criterion) {
     criterion.bench_function("catalog look-up, second time", |b| b.iter(|| catalog.model(black_box("llama-3.1-70b"))));
 }
 
-criterion_group!(benches, step, catalog);
+fn memory(criterion: &mut Criterion) {
+    let cases = [
+        ("llama-3.1-70b fp8 tp4, vllm-2026", deployment("llama-3.1-70b", "h100-sxm-80gb", 4, "fp8", "vllm-2026")),
+        ("qwen3.6-27b fp8 tp2, vllm-2026", deployment("qwen3.6-27b", "rtx-5090-32gb", 2, "fp8", "vllm-2026")),
+        (
+            "llama-3.1-8b q4_k_m, llama-cpp-cuda-2026",
+            deployment("llama-3.1-8b", "rtx-4090-24gb", 1, "q4_k_m", "llama-cpp-cuda-2026"),
+        ),
+    ];
+    for (name, deployment) in &cases {
+        let memory = MemoryModel::new(deployment);
+        criterion
+            .bench_function(&format!("memory model, {name}"), |b| b.iter(|| MemoryModel::new(black_box(deployment))));
+        criterion.bench_function(&format!("memory plan, {name}"), |b| b.iter(|| memory.plan(black_box(8), 4096)));
+        criterion.bench_function(&format!("cache pool, {name}"), |b| b.iter(|| memory.kv_pool(black_box(8192))));
+        criterion.bench_function(&format!("longest context, {name}"), |b| {
+            b.iter(|| memory.max_context_tokens(black_box(1)))
+        });
+    }
+    let too_large = deployment("llama-3.1-70b", "h100-sxm-80gb", 1, "bf16", "vllm-2026");
+    criterion
+        .bench_function("suggestions for a model that does not fit", |b| b.iter(|| black_box(&too_large).fit(1, 8192)));
+}
+
+criterion_group!(benches, step, memory, catalog);
 criterion_main!(benches);
