@@ -144,9 +144,10 @@ pub struct MemoryRules {
     /// The same for every device of a replica on top.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_per_device: Option<Sourced<Bytes>>,
-    /// Memory of the driver's context and of libraries on each device, outside of what the engine allocates.
+    /// Memory of the driver's context and of libraries on each device, outside of what the engine allocates; where it is shared with the host, what
+    /// the host's programs and page cache take in the meantime.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub context: Option<Sourced<Bytes>>,
+    pub context: Option<ByDevice<Bytes>>,
     /// Buffers of the communication library on each device that works together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<ByDevice<Bytes>>,
@@ -343,6 +344,7 @@ impl MemoryRules {
         check_tiers! {
             fraction: f64::from, (f64::MIN_POSITIVE, 1.0);
             reserve: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
@@ -353,7 +355,6 @@ impl MemoryRules {
         }
         check! {
             reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
-            context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             sampling_workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             latent_entry_multiple: Bytes::as_bytes, (1.0, 65_536.0);
