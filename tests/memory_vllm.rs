@@ -7,7 +7,7 @@
 mod logs;
 
 use llm_roofline::memory::MemoryModel;
-use llm_roofline::model::Reach;
+use llm_roofline::model::{Mixer, ModelBody, Reach};
 use llm_roofline::prelude::*;
 use logs::drafter::Drafter;
 use logs::{Log, pool_as_printed};
@@ -273,4 +273,76 @@ fn chunks_begin_with_a_block() {
     let blocks = |context: u64| MemoryModel::new(&deployment).kv_per_sequence(context) / block;
     assert_eq!(blocks(131_072), (131_072 / 16 + 3 * (8192 + 8192) / 16) as f64);
     assert_eq!(blocks(8_000), (4 * 8_000 / 16) as f64);
+}
+
+/// Prefix caching keeps two states of a hybrid per sequence, without it one: "11.79x for 131,072" of Qwen3.5-122B-A10B (calibration notes
+/// for Jetson Thor, April 2026: 21.43 GiB, 467,712 tokens, cache in fp8), and "1.04x for 786,432", 820,013 tokens in 50.29 GiB, of
+/// Qwen3.8-27B with `--no-enable-prefix-caching` (Strix Halo, August 2026).
+#[test]
+fn prefix_caching_keeps_a_second_state() {
+    let pool = |model: &str, engine: &str, kv: &str, states: u64, gib: f64, context: u64| {
+        let catalog = Catalog::embedded();
+        let mut engine = catalog.engine(engine).unwrap().as_ref().clone();
+        engine.memory.states_per_sequence.as_mut().expect("a rule for states").value = states;
+        let system = System::new(catalog.device("jetson-thor-128gb").unwrap(), 1).unwrap();
+        let deployment = Deployment::new(catalog.model(model).unwrap(), system).with_engine(engine);
+        MemoryModel::new(&deployment.with_kv(kv.parse().unwrap())).kv_pool_in(Bytes::from_gib(gib), context)
+    };
+    let cached = pool("qwen3.5-122b-a10b", "vllm-0.17", "fp8", 2, 21.43, 131_072);
+    assert_eq!((cached.tokens, format!("{:.2}", cached.concurrency)), (467_712, "11.79".into()));
+    let without = pool("qwen3.6-27b", "vllm-0.27", "bf16", 1, 50.29, 786_432);
+    assert_eq!((without.tokens, format!("{:.2}", without.concurrency)), (820_013, "1.04".into()));
+}
+
+/// vllm-project/vllm#54705: pools of Inkling-Small at TP=4, in tokens, with keys and values in 16 and in 8 bits: 7 layers of full attention and
+/// 35 with windows of 512 tokens (1,024 bytes per token and layer, or half), and states of short convolutions in all 42, kept in 16 bits
+/// as windows of 4 tokens in blocks of 4, 32 KiB each. Two steps are in flight. The memory is that of the first row.
+#[test]
+fn pools_of_short_convolutions() {
+    // --max-model-len, --max-num-batched-tokens, tokens in 16 and 8 bits.
+    let printed = [
+        (8_192, 16_384, 317_012, 335_644),
+        (131_072, 16_384, 1_200_271, 1_303_934),
+        (131_072, 8_192, 2_239_900, 2_509_704),
+        (131_072, 2_048, 6_392_807, 8_189_269),
+        (524_288, 16_384, 3_967_258, 4_681_299),
+        (1_048_576, 16_384, 6_442_622, 8_237_213),
+        (1_048_576, 8_192, 9_356_357, 13_272_591),
+        (1_048_576, 2_048, 14_159_015, 24_509_531),
+    ];
+    let (context, step, first, _) = printed[0];
+    let group = Bytes::from_kib(7.0 * 32.0);
+    let model = |bits: u64, step: u64| MemoryModel::new(&short_convolutions(bits).with_max_tokens_per_step(step));
+    let tokens = |model: &MemoryModel, context: u64, blocks: u64| {
+        model.kv_pool_in(group * (blocks as f64 + 0.5), context).tokens
+    };
+    let of_first = model(16, step);
+    let blocks = (500_000..600_000).find(|&blocks| tokens(&of_first, context, blocks) == first).expect("blocks");
+    for (context, step, wide, narrow) in printed {
+        let found = [16, 8].map(|bits| tokens(&model(bits, step), context, blocks));
+        assert_eq!(found, [wide, narrow], "{context} {step}");
+    }
+}
+
+/// Layers with the caches of Inkling-Small on one of four devices.
+fn short_convolutions(bits: u64) -> Deployment {
+    let catalog = Catalog::embedded();
+    let mut model = catalog.model("llama-3.1-8b").unwrap().as_ref().clone();
+    let ModelBody::Architecture(architecture) = &mut model.body else { panic!("totals only") };
+    let dense = architecture.layer_kinds[0].clone();
+    let kind = |reach: Reach, elements: u64| {
+        let mut kind = dense.clone();
+        let Mixer::Attention(attention) = &mut kind.layer.mixer else { panic!("attention") };
+        (attention.reach, attention.kv_heads, attention.head_dim) = (reach, 1, elements / 2);
+        kind
+    };
+    let attention = 1024 * bits / 16 / 2;
+    architecture.layer_kinds = vec![
+        kind(Reach::Full, attention),
+        kind(Reach::Window(512), attention),
+        kind(Reach::Window(4), 32 * 1024 / 4 / 2),
+    ];
+    architecture.layer_order = [(0, 7), (1, 35), (2, 42)].into_iter().flat_map(|(kind, n)| vec![kind; n]).collect();
+    let system = System::new(catalog.device("b200-sxm-180gb").unwrap(), 1).unwrap();
+    Deployment::new(model, system).with_engine(catalog.engine("vllm-0.27").unwrap()).with_block_tokens(4)
 }

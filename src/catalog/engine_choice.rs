@@ -277,9 +277,11 @@ const FAMILIES: &[Family] = &[
             always("vllm-2024"),
             era("vllm-0.6.5", &[0, 6, 5], (2024, 12)),
             era("vllm-0.8", &[0, 8], (2025, 3)),
+            era("vllm-0.9", &[0, 9], (2025, 5)),
             era("vllm-0.10", &[0, 10], (2025, 7)),
             era("vllm-0.17", &[0, 17], (2026, 3)),
             era("vllm-2026", &[0, 21], (2026, 5)),
+            era("vllm-0.27", &[0, 27], (2026, 8)),
         ],
     ),
     family(&["sglang"], &[always("sglang-2024"), era("sglang-2026", &[0, 5], (2025, 8))]),
@@ -351,7 +353,7 @@ mod tests {
         let query = EngineQuery { version: Some("acbed3e"), date: Some("2023-10"), ..EngineQuery::new("vllm") };
         assert_eq!(wanted(query), "vllm-2024");
         assert_eq!(versioned("sglang", "nightly-dev"), "sglang-2026");
-        assert_eq!(wanted(EngineQuery::new("vllm")), "vllm-2026");
+        assert_eq!(wanted(EngineQuery::new("vllm")), "vllm-0.27");
         assert_eq!(dated("vllm", "2024", "h100"), "vllm-2024");
     }
 
@@ -402,8 +404,8 @@ mod tests {
             "no version known, dated 2023-11: profile llama-cpp-cuda-2025, for want of llama-cpp-cuda-2023"
         );
         let choice = EngineQuery::new("vllm").choose(&catalog).unwrap();
-        assert_eq!((choice.engine.slug.as_str(), choice.wanted.as_str()), ("ideal", "vllm-2026"));
-        assert!(choice.note.ends_with(": profile ideal, for want of vllm-2026"), "{}", choice.note);
+        assert_eq!((choice.engine.slug.as_str(), choice.wanted.as_str()), ("ideal", "vllm-0.27"));
+        assert!(choice.note.ends_with(": profile ideal, for want of vllm-0.27"), "{}", choice.note);
     }
 
     #[test]

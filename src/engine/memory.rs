@@ -81,6 +81,10 @@ pub struct ByDevice<T> {
     /// Values for smaller ones, the smallest first: the first whose limit the visible memory stays below counts.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub below: Vec<Below<T>>,
+    /// The value for devices that share the host's memory, before any limit: vLLM cannot read the size of some of them and takes its defaults for
+    /// small ones.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub unified: Option<T>,
     /// Values for generations of devices (`ampere`), which come first.
     #[serde(default = "BTreeMap::new", skip_serializing_if = "BTreeMap::is_empty")]
     pub by_generation: BTreeMap<String, T>,
@@ -107,15 +111,20 @@ impl<T: Copy> ByDevice<T> {
     /// One value for all devices, supposed by the caller.
     pub fn assumed(value: T) -> Self {
         let (kind, source) = (Provenance::Assumed, "caller".into());
-        Self { value, below: Vec::new(), by_generation: BTreeMap::new(), kind, source, note: None }
+        Self { value, below: Vec::new(), unified: None, by_generation: BTreeMap::new(), kind, source, note: None }
     }
 
     /// The value for a device.
     pub fn on(&self, device: &Device) -> T {
         let visible = device.usable_memory();
         let by_size = || self.below.iter().find(|tier| visible < tier.memory).map_or(self.value, |tier| tier.value);
-        self.by_generation.get(device.generation()).copied().unwrap_or_else(by_size)
+        let by_kind = || self.unified.filter(|_| device.has_unified_memory());
+        self.by_generation.get(device.generation()).copied().or_else(by_kind).unwrap_or_else(by_size)
     }
+}
+
+const fn none<T>() -> Option<T> {
+    None
 }
 
 /// How an engine keeps accounts of memory; without any rule all memory is for weights, cache and states, to the byte.
@@ -135,9 +144,10 @@ pub struct MemoryRules {
     /// The same for every device of a replica on top.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve_per_device: Option<Sourced<Bytes>>,
-    /// Memory of the driver's context and of libraries on each device, outside of what the engine allocates.
+    /// Memory of the driver's context and of libraries on each device, outside of what the engine allocates; where it is shared with the host, what
+    /// the host's programs and page cache take in the meantime.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub context: Option<Sourced<Bytes>>,
+    pub context: Option<ByDevice<Bytes>>,
     /// Buffers of the communication library on each device that works together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<ByDevice<Bytes>>,
@@ -159,7 +169,8 @@ pub struct MemoryRules {
     /// Intermediate vectors of a feed-forward (gate, up, their product) of each token of a step that are alive at the peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_intermediate: Option<Sourced<f64>>,
-    /// Whether the inputs and outputs of routed experts are kept beside everything else.
+    /// Whether the inputs and outputs of routed experts are kept beside everything else; if not, they are alive in their layer only. Absent means
+    /// that they are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keeps_routed: Option<Sourced<bool>>,
     /// Buffers of kernels beside the activations.
@@ -168,6 +179,10 @@ pub struct MemoryRules {
     /// The same for the sampler, on top.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling_workspace: Option<Sourced<Bytes>>,
+    /// Whether only models with recurrent states sample in the run that memory is set aside for (vLLM's second model runner, which does not run
+    /// them, samples nothing there).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_with_states_only: Option<Sourced<bool>>,
     /// Bits of an element of these vectors; absent means 16, or 32 for weights in 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activation_bits: Option<Sourced<f64>>,
@@ -205,6 +220,9 @@ pub struct MemoryRules {
     /// Tokens of a block that the kernels of latent attention ask for; a block of any multiple will do. Absent means any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latent_block_tokens: Option<ByDevice<u64>>,
+    /// Multiple of bytes that an entry of latent attention is padded to in a layer; absent means none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latent_entry_multiple: Option<Sourced<Bytes>>,
     /// How layers with unequal needs are charged; absent means each keeps what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<Sourced<CacheAccounting>>,
@@ -287,6 +305,7 @@ impl MemoryRules {
             budget,
             graphs_in_budget,
             keeps_routed,
+            samples_with_states_only,
             logits_of_all,
             accounting,
             printed_tokens,
@@ -314,7 +333,7 @@ impl MemoryRules {
             ($($key:ident: $number:expr, $range:expr;)*) => {$(
                 if let Some(rule) = &self.$key {
                     let values = rule.below.iter().map(|tier| tier.value).chain(rule.by_generation.values().copied());
-                    let values = values.chain([rule.value]);
+                    let values = values.chain(rule.unified).chain([rule.value]);
                     all.extend(values.map(|value| {
                         let number: f64 = $number(value);
                         Checked { key: stringify!($key), number, range: $range, source: &rule.source }
@@ -325,6 +344,7 @@ impl MemoryRules {
         check_tiers! {
             fraction: f64::from, (f64::MIN_POSITIVE, 1.0);
             reserve: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
@@ -335,9 +355,9 @@ impl MemoryRules {
         }
         check! {
             reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
-            context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             sampling_workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            latent_entry_multiple: Bytes::as_bytes, (1.0, 65_536.0);
             live_hidden: f64::from, (0.0, 1000.0);
             live_queries: f64::from, (0.0, 1000.0);
             live_intermediate: f64::from, (0.0, 1000.0);

@@ -64,9 +64,14 @@ impl Activations {
         let element = element_bytes(deployment);
         let hidden = element * architecture.hidden_size as f64;
         let layers = || architecture.layer_kinds.iter().map(|kind| &kind.layer);
-        let widest = layers().map(|layer| widest(deployment, layer, rules)).fold(0.0, f64::max);
-        let routed =
-            layers().filter_map(|layer| layer.feed_forward.moe()).map(|moe| routed(deployment, moe, architecture));
+        let routed = |layer: &Layer| layer.feed_forward.moe().map_or(0.0, |moe| routed(deployment, moe, architecture));
+        let (beside, within) = match rules.keeps_routed.as_ref().map(|keeps| keeps.value) {
+            Some(true) => (1.0, 0.0),
+            Some(false) => (0.0, 1.0),
+            None => (0.0, 0.0),
+        };
+        let widest = |layer: &Layer| widest(deployment, layer, rules).max(within * routed(layer));
+        let widest = layers().map(widest).fold(0.0, f64::max);
         let copies = rules.pipeline_copies.as_ref().filter(|_| deployment.pipeline_parallel() > 1);
         let copies = copies.map_or(0.0, |copies| copies.value as f64);
         let Sampling { per_token, rows } = sampling(deployment, architecture, step_tokens, is_last);
@@ -79,7 +84,7 @@ impl Activations {
             unified: is_unified(deployment),
             sampling_per_token: per_token,
             sampling: rows,
-            beside: element * routed.fold(0.0, f64::max),
+            beside: element * beside * layers().map(routed).fold(0.0, f64::max),
             workspace: rules.workspace.as_ref().map_or(0.0, |rule| rule.value.as_bytes()),
             copied: None,
         }
@@ -167,7 +172,9 @@ fn sampling(deployment: &Deployment, architecture: &Architecture, step_tokens: f
     let of_all = rules.logits_of_all.as_ref().is_some_and(|all| all.value);
     let sequences = deployment.memory_sequences().map_or(0.0, |sequences| sequences as f64);
     let rows = if of_all { step_tokens } else { sequences.min(step_tokens) };
-    match is_last && row > 0.0 {
+    let has_states = || architecture.layer_kinds.iter().any(|kind| matches!(kind.layer.mixer, Mixer::Recurrent(_)));
+    let samples = !rules.samples_with_states_only.as_ref().is_some_and(|only| only.value) || has_states();
+    match is_last && samples && row > 0.0 {
         true => Sampling { per_token: element * architecture.hidden_size as f64, rows: rows * row + workspace },
         false => Sampling { per_token: 0.0, rows: 0.0 },
     }
@@ -208,8 +215,7 @@ fn widest(deployment: &Deployment, layer: &Layer, rules: &MemoryRules) -> f64 {
 ///
 /// Source: vLLM, `fused_experts_impl`: caches 1 and 3 share a buffer, cache 2 has its own.
 fn routed(deployment: &Deployment, moe: &Moe, architecture: &Architecture) -> f64 {
-    let keeps = deployment.engine().memory.keeps_routed.as_ref().is_some_and(|keeps| keeps.value);
-    if !keeps || *deployment.weights() == WeightFormat::Mxfp4 {
+    if *deployment.weights() == WeightFormat::Mxfp4 {
         return 0.0;
     }
     let width = moe.latent_size.unwrap_or(architecture.hidden_size) as f64;

@@ -186,7 +186,12 @@ fn pass_bytes(deployment: &Deployment, layer: &Layer, pass: &AttentionPass) -> f
         return deployment.kv().bits_per_element(head_dim) * elements as f64 / 8.0 / tp as f64;
     }
     let bits = deployment.cache_bits(layer, pass) * pass.elements_per_entry as f64;
-    bits * Split::KvHeads(pass.kv_heads).share(tp) / 8.0
+    let bytes = bits * Split::KvHeads(pass.kv_heads).share(tp) / 8.0;
+    let padding = deployment.engine().memory.latent_entry_multiple.as_ref();
+    match padding.filter(|_| matches!(layer.mixer, Mixer::LatentAttention(_))) {
+        Some(multiple) => (bytes / multiple.value.as_bytes()).ceil() * multiple.value.as_bytes(),
+        None => bytes,
+    }
 }
 
 /// Bytes of the state of a sequence in one layer, on one device.

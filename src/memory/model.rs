@@ -232,7 +232,7 @@ impl PlaceMemory {
         Self {
             location,
             weights: Bytes::ZERO,
-            overhead: bytes(&rules.context) + communication,
+            overhead: rules.context.as_ref().map_or(Bytes::ZERO, |rule| rule.on(device)) + communication,
             graphs: Bytes::ZERO,
             activations: Activations::default(),
             cache: Cache::of_totals(Bytes::ZERO),
