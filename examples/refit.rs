@@ -1,6 +1,8 @@
 //! How are the constants of the engine profiles found? Fits them to published measurements, and tells how well they carry over.
 // ci: args tests/data/measurements.csv engine-profiles/priors.csv
 
+#[path = "shared/remarks.rs"]
+mod remarks;
 mod shared;
 
 use clap::Parser;
@@ -17,6 +19,9 @@ struct Arguments {
     measurements: String,
     /// Table of free constants: profile,parameter,prior,log_sd
     priors: String,
+    /// Table of remarks to add to rows: id,tag
+    #[arg(long, default_value = "engine-profiles/remarks.csv")]
+    remarks: String,
     /// Folder of the engine profiles to write the constants into
     #[arg(long)]
     write: Option<String>,
@@ -37,7 +42,8 @@ fn main() -> std::process::ExitCode {
 
 fn run() -> Result<String, Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let rows = read_measurements(fs::File::open(&arguments.measurements)?, &arguments.measurements)?;
+    let mut rows = read_measurements(fs::File::open(&arguments.measurements)?, &arguments.measurements)?;
+    remarks::add(&mut rows, &arguments.remarks)?;
     let free = read_free_parameters(&fs::read_to_string(&arguments.priors)?)?;
     let rows = rows.iter().filter(|row| matches!(row.mode.as_str(), "single_stream" | "static_batch"));
     let refit = Refit::new(Catalog::embedded(), rows, free)?;

@@ -1,6 +1,8 @@
 //! How accurate is the library? Predicts every row of a file of published measurements and tells how far off it is.
 // ci: args tests/data/measurements.csv --where core=1
 
+#[path = "shared/remarks.rs"]
+mod remarks;
 mod shared;
 
 use clap::Parser;
@@ -14,6 +16,9 @@ use std::fs::{self, File};
 struct Arguments {
     /// File of measurements (.csv); its columns are the fields of `calibrate::Measurement`
     measurements: String,
+    /// Table of remarks to add to rows: id,tag
+    #[arg(long, default_value = "engine-profiles/remarks.csv")]
+    remarks: String,
     /// Where to write the predictions: id,predicted,low,high,reason of every row
     #[arg(long)]
     out: Option<String>,
@@ -36,7 +41,8 @@ fn run() -> Result<String, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let path = &arguments.measurements;
     let catalog = Catalog::embedded();
-    let rows = read_measurements(File::open(path).map_err(|error| format!("{path}: {error}"))?, path)?;
+    let mut rows = read_measurements(File::open(path).map_err(|error| format!("{path}: {error}"))?, path)?;
+    remarks::add(&mut rows, &arguments.remarks)?;
     let mut predictor = Predictor::new(catalog);
     let predictions: Vec<_> = rows.iter().map(|row| predictor.predict(row)).collect();
     if let Some(out) = &arguments.out {

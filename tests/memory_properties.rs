@@ -214,7 +214,10 @@ fn what_does_not_fit_says_so_before_any_timing() {
     let model = StepModel::compile(&deployment).unwrap();
     let error = model.request(&Request::new(1000, 100)).unwrap_err();
     let RequestError::DoesNotFit(reason) = &error else { panic!("{error}") };
-    assert!(error.to_string().contains("short by") && error.to_string().contains("it would fit with weights in"), "{error}");
+    assert!(
+        error.to_string().contains("short by") && error.to_string().contains("it would fit with weights in"),
+        "{error}"
+    );
     let smaller = reason.suggestions.iter().find(|suggestion| matches!(suggestion.change, Change::Weights(_))).unwrap();
     let (changed, ..) = smaller.change.apply(&deployment, 1, 1100);
     assert!(StepModel::compile(&changed).unwrap().request(&Request::new(1000, 100)).is_ok());

@@ -5,7 +5,7 @@ use crate::catalog::{Catalog, CatalogError, EngineQuery};
 use crate::deployment::Deployment;
 use crate::engine::Engine;
 use crate::format::{FormatError, KvFormat};
-use crate::hardware::{System, SystemError};
+use crate::hardware::{Device, System, SystemError};
 use crate::profile::{Sourced, nearest};
 use crate::request::Request;
 use crate::step::{CompileError, Interval, StepModel};
@@ -55,6 +55,9 @@ pub enum Refusal {
     /// The micro-batch of tag `ub` is no number of tokens.
     #[error("tag ub is `{0}`, expected a whole number of tokens from 1")]
     MicroBatch(String),
+    /// The threads of tag `threads` are no share of the cores.
+    #[error("tag threads is `{0}`, expected threads of cores such as 2/16")]
+    Threads(String),
     /// The device, the model or the engine is not known.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
@@ -86,7 +89,7 @@ struct Compiled {
 /// All of a row that its deployment depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Configuration {
-    texts: [String; 9],
+    texts: [String; 10],
     counts: [u32; 5],
     flash_attention: Option<bool>,
 }
@@ -105,6 +108,7 @@ impl Configuration {
                 text(row.kv_format.as_deref()),
                 text(row.tag("backend")),
                 text(row.tag("ub")),
+                text(row.tag("threads")),
             ],
             counts: [row.device_count, row.tp, row.pp, row.ep, row.dp],
             flash_attention: row.flash_attention,
@@ -212,7 +216,7 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     let choice = query.choose(catalog)?;
     let mut assumptions = vec![format!("{} {}", row.engine, choice.note)];
     let engine = with_micro_batch(&choice.engine, row)?;
-    let system = System::new(device, row.device_count)?;
+    let system = System::new(with_threads(device, row)?, row.device_count)?;
     let mut deployment = Deployment::new(Arc::clone(&model), system).with_engine(engine).with_long_context_allowed();
     if row.weight_format.is_empty() {
         assumptions.push(format!("weights in {}, the format of the checkpoint", deployment.weights()));
@@ -250,6 +254,25 @@ const OLDER_RUNS: [(&str, &str); 1] = [("llm-inference-bench", "2024-06")];
 fn run_date(row: &Measurement) -> Option<&str> {
     let older = OLDER_RUNS.iter().find(|(source, _)| row.source.to_lowercase().contains(source));
     older.map(|(_, date)| *date).or(row.date.as_deref())
+}
+
+/// The processor with as many cores at work as the row states: the memory is shared, arithmetic is not.
+fn with_threads(device: Arc<Device>, row: &Measurement) -> Result<Arc<Device>, Refusal> {
+    let Some(text) = row.tag("threads") else { return Ok(device) };
+    let refused = || Refusal::Threads(text.into());
+    let (threads, cores) = text.split_once('/').ok_or_else(refused)?;
+    let (threads, cores): (u32, u32) = threads.parse().ok().zip(cores.parse().ok()).ok_or_else(refused)?;
+    if threads == 0 || threads > cores {
+        return Err(refused());
+    }
+    let mut profile = device.as_ref().clone().into_profile();
+    let compute = &mut profile.compute;
+    for peak in [&mut compute.fp32, &mut compute.fp16, &mut compute.bf16, &mut compute.int8] {
+        if let Some(peak) = peak {
+            peak.value = peak.value * (f64::from(threads) / f64::from(cores));
+        }
+    }
+    Device::new(profile).map(Arc::new).map_err(|_| refused())
 }
 
 /// The engine with the micro-batch that the row states.
