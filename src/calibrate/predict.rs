@@ -267,10 +267,8 @@ fn with_threads(device: Arc<Device>, row: &Measurement) -> Result<Arc<Device>, R
     }
     let mut profile = device.as_ref().clone().into_profile();
     let compute = &mut profile.compute;
-    for peak in [&mut compute.fp32, &mut compute.fp16, &mut compute.bf16, &mut compute.int8] {
-        if let Some(peak) = peak {
-            peak.value = peak.value * (f64::from(threads) / f64::from(cores));
-        }
+    for peak in [&mut compute.fp32, &mut compute.fp16, &mut compute.bf16, &mut compute.int8].into_iter().flatten() {
+        peak.value = peak.value * (f64::from(threads) / f64::from(cores));
     }
     Device::new(profile).map(Arc::new).map_err(|_| refused())
 }
