@@ -137,5 +137,8 @@ fn settings_that_are_no_numbers_are_refused() {
         let expected = "gigabytes, above 0 and at most 1e6";
         assert_eq!(refused(&format!("device-memory-gb={gigabytes}")), tag("device-memory-gb", gigabytes, expected));
     }
+    for threads in ["2", "0/16", "17/16", "two/16"] {
+        assert_eq!(refused(&format!("threads={threads}")), tag("threads", threads, "threads of cores such as 2/16"));
+    }
     assert_eq!(refused("util=2").to_string(), "tag util is `2`, expected a number above 0, at most 1");
 }

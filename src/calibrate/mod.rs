@@ -14,6 +14,7 @@
 //! | `max-model-len`, `context-length`, `max-seq-len`, `ctx-size` | the longest context, for `oom` and `kv_cache_tokens` |
 //! | `device-memory-gb` | memory of a device that is sold with several sizes |
 //! | `kv-cache-gib` | memory that the engine found for its cache: the size of the pool follows exactly |
+//! | `threads` | cores of a processor that were at work, such as `2/16` |
 //! | `backend` | the backend of the engine |
 //!
 //! ```

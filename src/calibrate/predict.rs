@@ -234,7 +234,7 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     };
     let choice = query.choose(catalog)?;
     let mut assumptions = vec![format!("{} {}", row.engine, choice.note)];
-    let system = System::new(settings::with_memory(&device, row)?, row.device_count)?;
+    let system = System::new(settings::device(&device, row)?, row.device_count)?;
     let deployment = Deployment::new(Arc::clone(&model), system).with_engine(choice.engine).with_long_context_allowed();
     let mut deployment = settings::applied(deployment, row)?;
     if row.weight_format.is_empty() {

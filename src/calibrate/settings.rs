@@ -24,12 +24,14 @@ pub(super) enum Setting {
     DeviceMemory,
     /// Memory that the engine found for its cache on each device, in GiB.
     CacheMemory,
+    /// Threads of the cores of a processor that were at work: `2/16`.
+    Threads,
 }
 
-use Setting::{BlockTokens, CacheMemory, Context, DeviceMemory, Fraction, Sequences, StepTokens};
+use Setting::{BlockTokens, CacheMemory, Context, DeviceMemory, Fraction, Sequences, StepTokens, Threads};
 
 /// Names of tags, as the options of engines are called; `_` is taken for `-`.
-const NAMES: [(&str, Setting); 23] = [
+const NAMES: [(&str, Setting); 24] = [
     ("gpu-memory-utilization", Fraction),
     ("gpu-memory-util", Fraction),
     ("util", Fraction),
@@ -53,6 +55,7 @@ const NAMES: [(&str, Setting); 23] = [
     ("device-memory-gb", DeviceMemory),
     ("kv-cache-gib", CacheMemory),
     ("available-kv-cache-gib", CacheMemory),
+    ("threads", Threads),
 ];
 
 fn setting(tag: &Tag) -> Option<Setting> {
@@ -67,7 +70,8 @@ fn normal(name: &str) -> String {
 /// The settings that a row states, as text: what its deployment depends on.
 pub(super) fn stated(row: &Measurement) -> Vec<(String, String)> {
     let settings = row.tags.iter().filter(|tag| setting(tag).is_some());
-    settings.map(|tag| (normal(&tag.name), tag.value.clone().unwrap_or_default())).collect()
+    let settings = settings.map(|tag| (normal(&tag.name), tag.value.clone().unwrap_or_default()));
+    settings.chain(threads(row).map(|threads| ("threads".into(), threads.into()))).collect()
 }
 
 /// The last tag that sets this.
@@ -135,13 +139,51 @@ pub(super) fn cache_memory(row: &Measurement) -> Result<Option<Bytes>, Refusal> 
     Ok(number(row, CacheMemory, "gibibytes, above 0 and at most 1e6", is_amount)?.map(Bytes::from_gib))
 }
 
-/// The device with the memory that a row states.
+/// The device with the memory and the cores that a row states.
 ///
 /// # Errors
 /// [`Refusal::Tag`] for a malformed amount.
-pub(super) fn with_memory(device: &Arc<Device>, row: &Measurement) -> Result<Arc<Device>, Refusal> {
+pub(super) fn device(device: &Arc<Device>, row: &Measurement) -> Result<Arc<Device>, Refusal> {
     let is_amount = |amount: f64| amount > 0.0 && amount <= 1e6;
     let stated = number(row, DeviceMemory, "gigabytes, above 0 and at most 1e6", is_amount)?;
-    let Some(gigabytes) = stated else { return Ok(device.clone()) };
-    Ok(Arc::new(device.as_ref().clone().with_memory_capacity(Bytes::from_gb(gigabytes))?))
+    let device = match stated {
+        Some(gigabytes) => Arc::new(device.as_ref().clone().with_memory_capacity(Bytes::from_gb(gigabytes))?),
+        None => device.clone(),
+    };
+    match threads(row) {
+        Some(threads) => with_threads(&device, threads),
+        None => Ok(device),
+    }
+}
+
+/// Rates of whole tables that were measured with some of the cores, which their columns do not hold: source (a part of its name), date,
+/// device, metric (its beginning), threads. ikawrakow/ik_llama.cpp discussion 164: all decode rates with two of sixteen cores.
+const SOME_CORES: [(&str, &str, &str, &str, &str); 1] =
+    [("ik-llama-cpp", "2024-12-24", "ryzen-9-7950x", "decode", "2/16")];
+
+/// The threads of cores that were at work, where it was not all.
+fn threads(row: &Measurement) -> Option<&str> {
+    let stated = tag(row, Threads).map(|tag| tag.value.as_deref().unwrap_or_default());
+    let known = SOME_CORES.iter().find(|(source, date, device, metric, _)| {
+        let same_run = row.source.contains(source) && row.date.as_deref() == Some(*date) && row.device == *device;
+        same_run && row.metric.starts_with(metric)
+    });
+    stated.or(known.map(|(.., threads)| *threads))
+}
+
+/// The processor with as many cores at work: the memory is shared, arithmetic is not.
+fn with_threads(device: &Device, text: &str) -> Result<Arc<Device>, Refusal> {
+    let expected = "threads of cores such as 2/16";
+    let refused = || Refusal::Tag { tag: "threads".into(), value: text.chars().take(100).collect(), expected };
+    let (threads, cores) = text.split_once('/').ok_or_else(refused)?;
+    let (threads, cores): (u32, u32) = threads.parse().ok().zip(cores.parse().ok()).ok_or_else(refused)?;
+    if threads == 0 || threads > cores {
+        return Err(refused());
+    }
+    let mut profile = device.clone().into_profile();
+    let compute = &mut profile.compute;
+    for peak in [&mut compute.fp32, &mut compute.fp16, &mut compute.bf16, &mut compute.int8].into_iter().flatten() {
+        peak.value = peak.value * (f64::from(threads) / f64::from(cores));
+    }
+    Ok(Arc::new(Device::new(profile)?))
 }

@@ -142,7 +142,7 @@ impl<'a> EngineQuery<'a> {
 
 /// Devices that serving engines hardly run on.
 fn is_personal(device: &Device) -> bool {
-    matches!(device.family(), "apple" | "cpu")
+    device.family() == "apple" || device.generation() == "cpu"
 }
 
 /// The profile of engines that have none of their own.

@@ -146,6 +146,8 @@ law! {
         latent_compute: Share,
         /// Share of the bandwidth without flash attention.
         unfused_memory: Share,
+        /// Share of the 16-bit peak without flash attention.
+        unfused_compute: Share,
         /// Bytes per score that is written and read without flash attention.
         unfused_score_bytes: Number,
     }

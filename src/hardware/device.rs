@@ -144,7 +144,7 @@ impl Device {
         [format!("{generation}-{technology}"), generation.clone(), family, self.profile.vendor.to_lowercase()]
     }
 
-    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`).
+    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`, and `cpu-server` for more than two memory channels).
     pub fn family(&self) -> &str {
         &self.profile.family
     }

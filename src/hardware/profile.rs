@@ -21,7 +21,7 @@ pub struct DeviceProfile {
     pub vendor: String,
     /// Architecture generation that efficiencies are keyed by (`hopper`, `cdna3`, `apple-m4`, `cpu`).
     pub generation: String,
-    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`).
+    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`, and `cpu-server` for more than two memory channels).
     pub family: String,
     /// Year of introduction.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -238,7 +238,7 @@ impl<'a> Laws<'a> {
         let reached = match (pass.latent, self.flash_attention) {
             (true, _) => (&law.latent_compute, &law.latent_memory),
             (false, true) => (&law.compute, &law.memory),
-            (false, false) => (&law.compute, &law.unfused_memory),
+            (false, false) => (&law.unfused_compute, &law.unfused_memory),
         };
         let fixed = self.seconds(&law.launch, &pass.keys());
         AttentionTerm { count, fixed, ..self.attention(pass, reached, &law.unfused_score_bytes) }
