@@ -137,7 +137,7 @@ pub struct MemoryRules {
     pub reserve_per_device: Option<Sourced<Bytes>>,
     /// Memory of the driver's context and of libraries on each device, outside of what the engine allocates.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub context: Option<Sourced<Bytes>>,
+    pub context: Option<ByDevice<Bytes>>,
     /// Buffers of the communication library on each device that works together with others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<ByDevice<Bytes>>,
@@ -156,6 +156,12 @@ pub struct MemoryRules {
     /// Query vectors (all heads) of each token of a step that are alive at the peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_queries: Option<Sourced<f64>>,
+    /// Inputs of the convolution of a gated delta net, for each token of a step, that are alive at its peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_convolution: Option<Sourced<f64>>,
+    /// Value vectors (all heads) of a gated delta net, for each token of a step, that are alive at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_values: Option<Sourced<f64>>,
     /// Intermediate vectors of a feed-forward (gate, up, their product) of each token of a step that are alive at the peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_intermediate: Option<Sourced<f64>>,
@@ -186,6 +192,12 @@ pub struct MemoryRules {
     /// Bytes of a score of one head per token of a step and token of the context, without fused attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfused_score_bytes: Option<Sourced<f64>>,
+    /// The largest head for which fused attention has a kernel for prompts; larger ones keep masks and scores as without it. Absent means any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_fused_head: Option<Sourced<u64>>,
+    /// Whether fused attention expands the quantized cache of a layer to 16 bits beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expands_quantized_cache: Option<Sourced<bool>>,
     /// Further copies of mask and hidden vectors on each device of a pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline_copies: Option<Sourced<u64>>,
@@ -235,6 +247,9 @@ pub struct MemoryRules {
     /// Whether all sequences share one cache, so that masks and scores reach over the entries of all of them (llama.cpp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unified_cache: Option<Sourced<bool>>,
+    /// Whether the cache, states and activations are whole on one device where matrices are split by rows (llama.cpp).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_on_one_device: Option<Sourced<bool>>,
     /// Whether latent attention keeps the keys and values of all heads instead of the latents (llama.cpp before April 2025).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expands_latents: Option<Sourced<bool>>,
@@ -292,6 +307,8 @@ impl MemoryRules {
             printed_tokens,
             windows_keep_step,
             unified_cache,
+            cache_on_one_device,
+            expands_quantized_cache,
             expands_latents,
             embeddings_on_host,
             rotary_table,
@@ -325,6 +342,7 @@ impl MemoryRules {
         check_tiers! {
             fraction: f64::from, (f64::MIN_POSITIVE, 1.0);
             reserve: Bytes::as_bytes, (0.0, LARGEST_BYTES);
+            context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             communication: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             graphs_per_layer: Bytes::as_bytes, (0.0, LARGEST_BYTES);
@@ -335,16 +353,18 @@ impl MemoryRules {
         }
         check! {
             reserve_per_device: Bytes::as_bytes, (0.0, LARGEST_BYTES);
-            context: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             sampling_workspace: Bytes::as_bytes, (0.0, LARGEST_BYTES);
             live_hidden: f64::from, (0.0, 1000.0);
             live_queries: f64::from, (0.0, 1000.0);
+            live_convolution: f64::from, (0.0, 1000.0);
+            live_values: f64::from, (0.0, 1000.0);
             live_intermediate: f64::from, (0.0, 1000.0);
             activation_bits: f64::from, (1.0, 64.0);
             mask_bytes: f64::from, (0.0, 1000.0);
             unfused_mask_bytes: f64::from, (0.0, 1000.0);
             unfused_score_bytes: f64::from, (0.0, 1000.0);
+            largest_fused_head: as_number, (1.0, 65_536.0);
             pipeline_copies: as_number, (0.0, 1000.0);
             bytes_per_logit: f64::from, (0.0, 1000.0);
             whole_prompts_up_to: as_number, (1.0, LARGEST_COUNT);
