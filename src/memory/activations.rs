@@ -90,7 +90,7 @@ impl Activations {
             step_tokens,
             whole_prompts_up_to: rules.whole_prompts_up_to.as_ref().map_or(0, |limit| limit.value),
             per_token: value(&rules.live_hidden, 0.0) * hidden + element * widest + copies * hidden,
-            per_entry: scores(deployment, architecture) + copies * value(&rules.unfused_mask_bytes, 0.0),
+            per_entry: scores(deployment, architecture) + copies * input_mask(deployment),
             windows: WindowMask::new(deployment, architecture),
             unified: is_unified(deployment),
             expanded: Expanded::new(deployment, architecture),
@@ -255,6 +255,13 @@ fn scores(deployment: &Deployment, architecture: &Architecture) -> f64 {
     architecture.layer_kinds.iter().map(of_layer).fold(0.0, f64::max)
 }
 
+/// Bytes of the mask as the graph gets it, before fused attention converts it.
+fn input_mask(deployment: &Deployment) -> f64 {
+    let rules = &deployment.engine().memory;
+    let plain = value(&rules.unfused_mask_bytes, 0.0);
+    if deployment.flash_attention() { plain.min(value(&rules.mask_bytes, plain)) } else { plain }
+}
+
 /// Without a fused kernel, latent attention keeps the scores of positions beside the others.
 fn pass_scores(deployment: &Deployment, layer: &Layer, pass: &AttentionPass) -> f64 {
     let rules = &deployment.engine().memory;
@@ -276,9 +283,7 @@ fn pass_scores(deployment: &Deployment, layer: &Layer, pass: &AttentionPass) -> 
 /// where there is one, or the intermediate vectors of a dense feed-forward.
 fn widest(deployment: &Deployment, layer: &Layer, rules: &MemoryRules) -> f64 {
     let queries = match &layer.mixer {
-        Mixer::Attention(attention) => {
-            attention.heads * attention.head_dim * if attention.output_gate { 2 } else { 1 }
-        }
+        Mixer::Attention(attention) => attention.heads * attention.head_dim * if attention.output_gate { 2 } else { 1 },
         Mixer::LatentAttention(latent) => latent.heads * (latent.qk_nope_head_dim + latent.qk_rope_head_dim),
         _ => 0,
     };
