@@ -162,3 +162,19 @@ fn windows_save_what_was_measured() {
     let saved = cache("llama-cpp-cuda-2024") - cache("llama-cpp-cuda-2026");
     assert!((saved / (11_459.0 - 9_115.0) - 1.0).abs() < 0.01, "{saved}");
 }
+
+/// Rows split over cards leave the cache on the main one. From June 2026 on tensors are split: ggml-org/llama.cpp#23792 has 149.62 of 448.88 MiB
+/// of states on each of three cards.
+#[test]
+fn tensors_that_are_split_divide_states_and_rows_do_not() {
+    let catalog = Catalog::embedded();
+    let state = |engine: &str, cards: u32| {
+        let system = System::new(catalog.device("rtx-3090-24gb").unwrap(), cards).unwrap();
+        let deployment = Deployment::new(catalog.model("qwen3.6-27b").unwrap(), system)
+            .with_engine(catalog.engine(engine).unwrap())
+            .with_tensor_parallel(cards);
+        deployment.memory_plan(3, 4096).state.as_mib()
+    };
+    assert!((state("llama-cpp-cuda-2026-06", 3) - 149.62).abs() < 0.01);
+    assert!((state("llama-cpp-cuda-2025", 3) - 448.88).abs() < 0.01);
+}
