@@ -26,7 +26,7 @@ fn number(engine: &Engine, name: &str) -> f64 {
 #[test]
 fn every_profile_reads_and_survives_being_written() {
     let engines = all();
-    assert_eq!(engines.len(), 48);
+    assert_eq!(engines.len(), 53);
     for engine in engines {
         let again = Engine::from_toml(&engine.to_toml(), &engine.slug).unwrap_or_else(|error| panic!("{error}"));
         let mut alone = (*engine).clone();

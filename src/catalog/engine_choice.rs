@@ -251,7 +251,8 @@ const fn always(slug: &'static str) -> Era {
     era(slug, &[], (0, 0))
 }
 
-/// llama.cpp numbers its builds: b2300 is of March 2024, b3300 of July 2024, b5780 of July 2025, b7600 of January 2026 (release dates on GitHub, interpolated).
+/// llama.cpp numbers its builds: b2300 is of March 2024, b3300 of July 2024, b5780 of July 2025, b7600 of January 2026, b9450 of June 2026 (release dates on GitHub,
+/// interpolated).
 const fn llama_cpp(slug: &'static str, from_build: u32, since: (u32, u32)) -> Era {
     Era { slug, from: &[], from_build, since }
 }
@@ -262,6 +263,7 @@ const LLAMA_CPP: &[Era] = &[
     llama_cpp("llama-cpp-{}-2024-h2", 3300, (2024, 7)),
     llama_cpp("llama-cpp-{}-2025", 5780, (2025, 7)),
     llama_cpp("llama-cpp-{}-2026", 7600, (2026, 1)),
+    llama_cpp("llama-cpp-{}-2026-06", 9450, (2026, 6)),
 ];
 
 const LLAMA_CPP_BACKENDS: &[&str] = &["cuda", "metal", "rocm", "vulkan", "cpu"];
@@ -346,6 +348,7 @@ mod tests {
         // From July 2024 on quantized matrices were multiplied as they are; `llama-cpp-cuda-2024-h2` is another name of that profile.
         assert_eq!(versioned("llama.cpp", "b4384 14b699ec"), "llama-cpp-cuda-2024-mmq");
         assert_eq!(versioned("llama.cpp", "b5780"), "llama-cpp-cuda-2025");
+        assert_eq!(versioned("llama.cpp", "b9496"), "llama-cpp-cuda-2026-06");
     }
 
     #[test]
@@ -366,7 +369,7 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(on("h100-sxm-80gb").engine.slug, "serving");
-        assert_eq!(on("m2-ultra-76c").engine.slug, "llama-cpp-metal-2026");
+        assert_eq!(on("m2-ultra-76c").engine.slug, "llama-cpp-metal-2026-06");
         assert!(on("epyc-9654").note.starts_with("`house engine` is no known engine, llama.cpp stands for it: "));
     }
 
@@ -378,12 +381,13 @@ mod tests {
         assert_eq!(dated("llama.cpp", "2025-06", "rtx-4090-24gb"), "llama-cpp-cuda-2024-mmq");
         assert_eq!(dated("llama.cpp", "2025-06", "rx-7900-xtx-24gb"), "llama-cpp-rocm-2024");
         assert_eq!(dated("llama.cpp", "2025-07-01", "strix-halo-128gb"), "llama-cpp-rocm-2025");
-        assert_eq!(dated("llama.cpp", "2026-08 (transcribed)", "arc-b580-12gb"), "llama-cpp-vulkan-2026");
+        assert_eq!(dated("llama.cpp", "2026-05", "arc-b580-12gb"), "llama-cpp-vulkan-2026");
+        assert_eq!(dated("llama.cpp", "2026-08 (transcribed)", "arc-b580-12gb"), "llama-cpp-vulkan-2026-06");
         assert_eq!(dated("ik_llama.cpp", "2025", "epyc-9755"), "ik-llama-cpp-cpu");
         assert_eq!(dated("llamafile", "2025-03", "m1-pro-16c"), "llama-cpp-metal-2024");
         assert_eq!(dated("ollama", "2025", "rtx-4090-24gb"), "llama-cpp-cuda-2025");
         let query = EngineQuery { backend: Some("vulkan"), date: Some("2026"), ..EngineQuery::new("llama.cpp") };
-        assert_eq!(wanted(query), "llama-cpp-vulkan-2026");
+        assert_eq!(wanted(query), "llama-cpp-vulkan-2026-06");
     }
 
     #[test]

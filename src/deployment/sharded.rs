@@ -254,6 +254,17 @@ impl<'a> ShardedModel<'a> {
         Bytes::from_bytes(of_layer.fold(0.0, f64::max))
     }
 
+    /// The same of all matrices in layers.
+    pub fn largest_matrix(&self) -> Bytes {
+        let in_layers = self.kinds.iter().flat_map(|kind| &kind.linears).map(ShardedLinear::weight_bytes);
+        Bytes::from_bytes(in_layers.fold(0.0, f64::max)).max(self.largest_expert_matrix())
+    }
+
+    /// Whether any layer lives on the host.
+    pub fn has_layers_on_host(&self) -> bool {
+        self.places.iter().any(|place| place.is_host && place.stage.kind_counts.iter().any(|count| *count > 0))
+    }
+
     /// Bytes of all weights that live in a place, on one of its devices.
     pub fn place_bytes(&self, place: &Place) -> Bytes {
         let stage = &place.stage;

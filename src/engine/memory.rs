@@ -166,6 +166,12 @@ pub struct MemoryRules {
     /// Query vectors (all heads) of each token of a step that are alive at the peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_queries: Option<Sourced<f64>>,
+    /// Inputs of the convolution of a gated delta net, for each token of a step, that are alive at its peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_convolution: Option<Sourced<f64>>,
+    /// Value vectors (all heads) of a gated delta net, for each token of a step, that are alive at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_values: Option<Sourced<f64>>,
     /// Intermediate vectors of a feed-forward (gate, up, their product) of each token of a step that are alive at the peak.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_intermediate: Option<Sourced<f64>>,
@@ -201,6 +207,12 @@ pub struct MemoryRules {
     /// Bytes of a score of one head per token of a step and token of the context, without fused attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfused_score_bytes: Option<Sourced<f64>>,
+    /// The largest head for which fused attention has a kernel for prompts; larger ones keep masks and scores as without it. Absent means any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_fused_head: Option<Sourced<u64>>,
+    /// Whether fused attention expands the quantized cache of a layer to 16 bits beside it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expands_quantized_cache: Option<Sourced<bool>>,
     /// Further copies of mask and hidden vectors on each device of a pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline_copies: Option<Sourced<u64>>,
@@ -253,6 +265,9 @@ pub struct MemoryRules {
     /// Whether all sequences share one cache, so that masks and scores reach over the entries of all of them (llama.cpp).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unified_cache: Option<Sourced<bool>>,
+    /// Whether the cache, states and activations are whole on one device where matrices are split by rows (llama.cpp).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_on_one_device: Option<Sourced<bool>>,
     /// Whether latent attention keeps the keys and values of all heads instead of the latents (llama.cpp before April 2025).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expands_latents: Option<Sourced<bool>>,
@@ -311,6 +326,8 @@ impl MemoryRules {
             printed_tokens,
             windows_keep_step,
             unified_cache,
+            cache_on_one_device,
+            expands_quantized_cache,
             expands_latents,
             embeddings_on_host,
             rotary_table,
@@ -360,11 +377,14 @@ impl MemoryRules {
             latent_entry_multiple: Bytes::as_bytes, (1.0, 65_536.0);
             live_hidden: f64::from, (0.0, 1000.0);
             live_queries: f64::from, (0.0, 1000.0);
+            live_convolution: f64::from, (0.0, 1000.0);
+            live_values: f64::from, (0.0, 1000.0);
             live_intermediate: f64::from, (0.0, 1000.0);
             activation_bits: f64::from, (1.0, 64.0);
             mask_bytes: f64::from, (0.0, 1000.0);
             unfused_mask_bytes: f64::from, (0.0, 1000.0);
             unfused_score_bytes: f64::from, (0.0, 1000.0);
+            largest_fused_head: as_number, (1.0, 65_536.0);
             pipeline_copies: as_number, (0.0, 1000.0);
             bytes_per_logit: f64::from, (0.0, 1000.0);
             whole_prompts_up_to: as_number, (1.0, LARGEST_COUNT);

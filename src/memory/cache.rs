@@ -133,6 +133,12 @@ pub(super) fn is_unified(deployment: &Deployment) -> bool {
     deployment.engine().memory.unified_cache.as_ref().is_some_and(|unified| unified.value)
 }
 
+/// Devices of a stage that cache, states and activations are divided among.
+pub(super) fn shares(deployment: &Deployment) -> u64 {
+    let whole = deployment.engine().memory.cache_on_one_device.as_ref().is_some_and(|whole| whole.value);
+    if whole { 1 } else { u64::from(deployment.tensor_parallel()) }
+}
+
 /// Tokens of the steps in flight, where layers with a window keep them beside it.
 pub(super) fn step_beside_window(deployment: &Deployment) -> u64 {
     let rules = &deployment.engine().memory;
@@ -178,7 +184,7 @@ fn of_layer(deployment: &Deployment, layer: &Layer) -> Option<CacheLayers> {
 
 /// Bytes of an entry of one pass in one layer, on one device.
 fn pass_bytes(deployment: &Deployment, layer: &Layer, pass: &AttentionPass) -> f64 {
-    let tp = u64::from(deployment.tensor_parallel());
+    let tp = shares(deployment);
     let expands = deployment.engine().memory.expands_latents.as_ref().is_some_and(|expands| expands.value);
     if let (Mixer::LatentAttention(latent), true) = (&layer.mixer, expands) {
         let head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim;
@@ -201,7 +207,7 @@ fn state_bytes(deployment: &Deployment, layer: &Layer) -> f64 {
     let convolution = recurrent.convolution_elements();
     let matrix = recurrent.state_elements() - convolution;
     let bits = matrix as f64 * bits(state_bits) + convolution as f64 * bits(convolution_bits);
-    bits / 8.0 / f64::from(deployment.tensor_parallel())
+    bits / 8.0 / shares(deployment) as f64
 }
 
 fn bits(rule: &Option<Sourced<f64>>) -> f64 {

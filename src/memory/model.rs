@@ -228,11 +228,12 @@ impl PlaceMemory {
         let together = devices > 1 && deployment.devices_per_stage() > 1;
         let communication = rules.communication.as_ref().filter(|_| together);
         let communication = communication.map_or(Bytes::ZERO, |rule| rule.on(device));
+        let context = rules.context.as_ref().map_or(Bytes::ZERO, |rule| rule.on(device));
         let per_device = bytes(&rules.reserve_per_device) * f64::from(devices);
         Self {
             location,
             weights: Bytes::ZERO,
-            overhead: rules.context.as_ref().map_or(Bytes::ZERO, |rule| rule.on(device)) + communication,
+            overhead: context + communication,
             graphs: Bytes::ZERO,
             activations: Activations::default(),
             cache: Cache::of_totals(Bytes::ZERO),
@@ -261,7 +262,10 @@ impl PlaceMemory {
         let copies = deployment.engine().scheduling.offload_rows.is_some() && !place.is_host;
         let activations = match deployment.offload() {
             Offload::Experts { layers } if copies && layers > 0 => {
-                activations.with_copied_experts(deployment, architecture, sharded.largest_expert_matrix())
+                activations.with_copied_matrix(deployment, architecture, sharded.largest_expert_matrix())
+            }
+            Offload::Layers { .. } if copies && sharded.has_layers_on_host() => {
+                activations.with_copied_matrix(deployment, architecture, sharded.largest_matrix())
             }
             _ => activations,
         };
