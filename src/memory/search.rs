@@ -133,9 +133,14 @@ impl Deployment {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_fewest_devices(&self, sequences: u64, context: u64, limit: u32) -> Option<Self> {
+        self.fewest_devices(limit, |memory| memory.fits(sequences, context))
+    }
+
+    /// The same with another idea of what fits.
+    pub(super) fn fewest_devices(&self, limit: u32, fits: impl Fn(&MemoryModel) -> bool) -> Option<Self> {
         (1..=limit)
             .flat_map(|devices| self.layouts_over(devices))
-            .find(|candidate| candidate.check().is_ok() && MemoryModel::new(candidate).fits(sequences, context))
+            .find(|candidate| candidate.check().is_ok() && fits(&MemoryModel::new(candidate)))
     }
 
     /// The ways in which the engine would use so many devices, the usual one first.

@@ -135,11 +135,12 @@ fn candidates(deployment: &Deployment, sequences: u64, context: u64) -> Vec<Chan
     let memory = MemoryModel::new(deployment);
     // Where nothing else keeps memory free, it should not be filled to the brim.
     let fullest = if is_local(deployment) { FULLEST } else { 1.0 };
+    let with_room = |memory: &MemoryModel, sequences: u64, context: u64| {
+        memory.plans(sequences, context).all(|(_, plan)| plan.utilization() <= fullest)
+    };
     let fits = |change: &Change| {
         let (changed, sequences, context) = change.apply(deployment, sequences, context);
-        let with_room =
-            |memory: MemoryModel| memory.plans(sequences, context).all(|(_, plan)| plan.utilization() <= fullest);
-        changed.check().is_ok() && with_room(MemoryModel::new(&changed))
+        changed.check().is_ok() && with_room(&MemoryModel::new(&changed), sequences, context)
     };
     let mut found: Vec<Change> = Vec::new();
     found.extend(larger_fractions(deployment).into_iter().find(&fits));
@@ -149,7 +150,8 @@ fn candidates(deployment: &Deployment, sequences: u64, context: u64) -> Vec<Chan
     found.extend(memory.max_context_tokens(sequences).filter(|most| (1..context).contains(most)).map(Change::Context));
     found.extend(smaller_weights(deployment).into_iter().find(&fits));
     found.extend(offloads(deployment).into_iter().find(&fits));
-    found.extend(deployment.with_fewest_devices(sequences, context, MOST_DEVICES).map(|fewest| Change::Devices {
+    let fewest = deployment.fewest_devices(MOST_DEVICES, |memory| with_room(memory, sequences, context));
+    found.extend(fewest.map(|fewest| Change::Devices {
         tensor_parallel: fewest.tensor_parallel(),
         pipeline_parallel: fewest.pipeline_parallel(),
     }));
