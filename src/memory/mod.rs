@@ -1,9 +1,16 @@
 //! What fits: weights, cache, activations and overhead of each device against its memory, as the engine keeps accounts of them.
 //!
-//! Everything is asked of a [`Deployment`]: [`memory_plan`](Deployment::memory_plan) for the parts, [`fit`](Deployment::fit) for a verdict
-//! with verified suggestions, [`kv_pool`](Deployment::kv_pool) for what the engine prints when it starts, and
-//! [`max_context_tokens`](Deployment::max_context_tokens), [`max_sequences`](Deployment::max_sequences),
-//! [`with_fewest_devices`](Deployment::with_fewest_devices) for the inverse questions.
+//! Everything is asked of a [`Deployment`]: [`Deployment::memory_plan`] for the parts, [`Deployment::fit`] for a verdict with verified
+//! suggestions, [`Deployment::kv_pool`] for what the engine prints when it starts, and [`Deployment::max_context_tokens`],
+//! [`Deployment::max_sequences`], [`Deployment::with_fewest_devices`] for the inverse questions.
+//!
+//! [`Deployment`]: crate::deployment::Deployment
+//! [`Deployment::memory_plan`]: crate::deployment::Deployment::memory_plan
+//! [`Deployment::fit`]: crate::deployment::Deployment::fit
+//! [`Deployment::kv_pool`]: crate::deployment::Deployment::kv_pool
+//! [`Deployment::max_context_tokens`]: crate::deployment::Deployment::max_context_tokens
+//! [`Deployment::max_sequences`]: crate::deployment::Deployment::max_sequences
+//! [`Deployment::with_fewest_devices`]: crate::deployment::Deployment::with_fewest_devices
 //!
 //! The rules of engines are data, in the section `[memory]` of their profiles ([`MemoryRules`](crate::engine::MemoryRules)).
 
