@@ -6,7 +6,6 @@ mod shared;
 use clap::Parser;
 use llm_roofline::memory::MemoryModel;
 use llm_roofline::prelude::*;
-use std::error::Error;
 
 /// Fits a model into the memory of devices.
 #[derive(Parser)]
@@ -22,13 +21,10 @@ struct Arguments {
     count: u32,
     #[arg(long, default_value = "vllm-2026")]
     engine: String,
-    /// Weight format; default: that of the checkpoint
     #[arg(long)]
     weights: Option<String>,
-    /// Format of the key-value cache; default: the engine's
     #[arg(long)]
     kv: Option<String>,
-    /// Sequences at once
     #[arg(long, default_value_t = 1)]
     sequences: u64,
     /// Tokens of each, prompt and answer
@@ -46,7 +42,7 @@ fn main() -> std::process::ExitCode {
     shared::finish(run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+fn run(arguments: &Arguments) -> Result<String, Box<dyn std::error::Error>> {
     let (sequences, context) = (arguments.sequences, arguments.context);
     let devices = arguments.device.iter().map(|name| shared::device(name)).collect::<Result<Vec<_>, _>>()?;
     let system = System::new(devices[0].clone(), arguments.count)?;
@@ -73,7 +69,12 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let table = MemoryModel::new(&deployment).table(sequences, context);
     let end = match deployment.fit(sequences, context) {
         Ok(_) => format!("{}\n", deployment.kv_pool(context)),
-        Err(reason) => format!("it would fit\n{}", reason.help()),
+        Err(reason) => {
+            let request = Request::new(context.div_ceil(2), (context / 2).max(1)).with_batch(sequences);
+            let beyond = StepModel::compile(&deployment)?.exhausted(&request, None)?;
+            let beyond = beyond.map(|beyond| format!("as it is, {beyond}\n")).unwrap_or_default();
+            format!("it would fit\n{}\n{beyond}", reason.help())
+        }
     };
     Ok(format!("{found}\n\n{table}\n\n{end}"))
 }

@@ -62,8 +62,8 @@ impl StepModel {
     /// `n`: `n_p - n` are preempted, on average half-way through their answers. Recomputing one costs the prefill of prompt and half the answer,
     /// swapping one moves its cache out and in over the host link. The batch takes `ceil(batch / n)` waves.
     ///
-    /// Streaming is priced by the step model: what is missing (cache first while one sequence's weights fit) arrives over the link in
-    /// every step. `storage` is the bandwidth of a disk to compare with.
+    /// Streaming is priced by the step model: what is missing, of the cache first, then of the weights, arrives over the link in every
+    /// step. `storage` is the bandwidth of a disk to compare with.
     ///
     /// # Errors
     /// [`RequestError`] for requests that could not be answered on any device.
