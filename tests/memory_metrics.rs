@@ -38,6 +38,16 @@ fn pools_are_those_of_start_up_logs() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// vllm-project/vllm#10517 prints every part: 1,952 blocks of 16 tokens, to the block within what two decimals leave open.
+#[test]
+fn a_log_that_prints_its_parts_is_followed_to_the_block() {
+    let parts = "util=0.9;visible-gib=23.58;weights-gib=14.9888;activation-gib=2.0712;non-torch-gib=0.35";
+    let cells = format!("vllm-2024,rtx-3090-24gb,1,1,llama-3.1-8b,bf16,startup,,,20000,,kv_cache_tokens,1,{parts}");
+    let found = predicted(Catalog::embedded(), &cells).predicted;
+    // Half a hundredth of a GiB is 41 tokens of 128 KiB.
+    assert!((found - 31_232.0).abs() <= 2.0 * 41.0 && found % 16.0 == 0.0, "{found}");
+}
+
 /// 70 billion parameters at 4 bits are 35 GB; a card of 48 GB leaves 13 GB, 130,000 tokens of 100 kB.
 fn by_hand() -> Catalog {
     let (bandwidth, peak) = (BytesPerSecond::from_gb_per_second(1000.0), FlopsPerSecond::from_tflops_per_second(100.0));
@@ -55,6 +65,8 @@ fn both_metrics_can_be_checked_by_hand_in_any_mode() {
         ("static_batch,,,,,kv_cache_tokens,1,max_model_len=4096;gpu_memory_utilization=0.75", 10_000.0),
         ("startup,,,,,kv_cache_tokens,1,ctx-size=4096;util=0.75", 10_000.0),
         ("startup,,,4096,,kv_cache_tokens,1,kv-cache-gib=1", 10_737.0),
+        ("startup,,,4096,,kv_cache_tokens,1,visible-gib=33.5276126861572265625", 10_000.0),
+        ("startup,,,4096,,kv_cache_tokens,1,weights-gib=37.25290298461914", 80_000.0),
         ("closed_loop,13,5000,,5000,oom,1,", 0.0),
         ("closed_loop,14,5000,,5000,oom,1,", 1.0),
         ("startup,1,,,,oom,1,context-length=130001", 1.0),

@@ -13,7 +13,9 @@
 //! | `block-size`, `page-size`, `tokens-per-block` | tokens of a block of the cache |
 //! | `max-model-len`, `context-length`, `max-seq-len`, `ctx-size` | the longest context, for `oom` and `kv_cache_tokens` |
 //! | `device-memory-gb` | memory of a device that is sold with several sizes |
-//! | `kv-cache-gib` | memory that the engine found for its cache: the size of the pool follows exactly |
+//! | `visible-gib` | memory of the device that programs see |
+//! | `kv-cache-gib` (`kv-gib`) | memory that the engine found for its cache: the size of the pool follows exactly |
+//! | `weights-gib`, `activation-gib`, `non-torch-gib` | parts that a log prints, in place of those that are predicted |
 //! | `threads` | cores of a processor that were at work, such as `2/16` |
 //! | `backend` | the backend of the engine |
 //!

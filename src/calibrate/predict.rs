@@ -413,7 +413,8 @@ impl Plan {
             let (column, metric) = ("context_tokens", row.metric.clone());
             Refusal::Length { column, is_zero: row.context_tokens.is_some(), metric }
         })?;
-        Ok(match settings::cache_memory(row)? {
+        let predicted = model.kv_pool(longest).memory;
+        Ok(match settings::cache_memory(row, predicted, &model.plan(1, longest))? {
             Some(memory) => Estimate::certain(model.kv_pool_in(memory, longest).tokens as f64),
             None => pool(deployment, &model, longest),
         })

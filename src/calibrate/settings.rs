@@ -4,6 +4,8 @@ use super::measurement::{Measurement, Tag};
 use super::predict::Refusal;
 use crate::deployment::Deployment;
 use crate::hardware::Device;
+use crate::memory::MemoryPlan;
+use crate::profile::Sourced;
 use crate::units::Bytes;
 use std::sync::Arc;
 
@@ -24,14 +26,25 @@ pub(super) enum Setting {
     DeviceMemory,
     /// Memory that the engine found for its cache on each device, in GiB.
     CacheMemory,
+    /// Memory of a device that programs see, in GiB.
+    Visible,
+    /// Weights of one device as loaded, in GiB.
+    Weights,
+    /// Activations at the peak, in GiB.
+    Activations,
+    /// What is taken beside the engine's allocator, in GiB.
+    Overhead,
     /// Threads of the cores of a processor that were at work: `2/16`.
     Threads,
 }
 
-use Setting::{BlockTokens, CacheMemory, Context, DeviceMemory, Fraction, Sequences, StepTokens, Threads};
+use Setting::{
+    Activations, BlockTokens, CacheMemory, Context, DeviceMemory, Fraction, Overhead, Sequences, StepTokens, Threads,
+    Visible, Weights,
+};
 
 /// Names of tags, as the options of engines are called; `_` is taken for `-`.
-const NAMES: [(&str, Setting); 24] = [
+const NAMES: [(&str, Setting); 32] = [
     ("gpu-memory-utilization", Fraction),
     ("gpu-memory-util", Fraction),
     ("util", Fraction),
@@ -40,6 +53,7 @@ const NAMES: [(&str, Setting); 24] = [
     ("cache-max-entry-count", Fraction),
     ("ub", StepTokens),
     ("max-num-batched-tokens", StepTokens),
+    ("max-batched-tokens", StepTokens),
     ("chunked-prefill-size", StepTokens),
     ("max-num-tokens", StepTokens),
     ("max-num-seqs", Sequences),
@@ -52,9 +66,16 @@ const NAMES: [(&str, Setting); 24] = [
     ("context-length", Context),
     ("max-seq-len", Context),
     ("ctx-size", Context),
+    ("n-ctx", Context),
+    ("num-ctx", Context),
     ("device-memory-gb", DeviceMemory),
     ("kv-cache-gib", CacheMemory),
     ("available-kv-cache-gib", CacheMemory),
+    ("kv-gib", CacheMemory),
+    ("visible-gib", Visible),
+    ("weights-gib", Weights),
+    ("activation-gib", Activations),
+    ("non-torch-gib", Overhead),
     ("threads", Threads),
 ];
 
@@ -130,13 +151,27 @@ pub(super) fn applied(mut deployment: Deployment, row: &Measurement) -> Result<D
     Ok(deployment)
 }
 
-/// The memory of the cache that a row states.
+/// The memory of the cache that a row states, or `predicted` corrected by the parts that it states instead of those of the plan; `None` if it
+/// states neither.
 ///
 /// # Errors
 /// [`Refusal::Tag`] for a malformed amount.
-pub(super) fn cache_memory(row: &Measurement) -> Result<Option<Bytes>, Refusal> {
+pub(super) fn cache_memory(row: &Measurement, predicted: Bytes, plan: &MemoryPlan) -> Result<Option<Bytes>, Refusal> {
+    if let Some(memory) = gibibytes(row, CacheMemory)? {
+        return Ok(Some(memory));
+    }
+    let mut memory = None;
+    for (setting, part) in [(Weights, plan.weights), (Activations, plan.activations), (Overhead, plan.overhead)] {
+        if let Some(stated) = gibibytes(row, setting)? {
+            memory = Some(memory.unwrap_or(predicted) + part - stated);
+        }
+    }
+    Ok(memory.map(|memory| memory.max(Bytes::ZERO)))
+}
+
+fn gibibytes(row: &Measurement, wanted: Setting) -> Result<Option<Bytes>, Refusal> {
     let is_amount = |amount: f64| amount > 0.0 && amount <= 1e6;
-    Ok(number(row, CacheMemory, "gibibytes, above 0 and at most 1e6", is_amount)?.map(Bytes::from_gib))
+    Ok(number(row, wanted, "gibibytes, above 0 and at most 1e6", is_amount)?.map(Bytes::from_gib))
 }
 
 /// The device with the memory and the cores that a row states.
@@ -150,10 +185,22 @@ pub(super) fn device(device: &Arc<Device>, row: &Measurement) -> Result<Arc<Devi
         Some(gigabytes) => Arc::new(device.as_ref().clone().with_memory_capacity(Bytes::from_gb(gigabytes))?),
         None => device.clone(),
     };
+    let device = match gibibytes(row, Visible)? {
+        Some(visible) => with_visible(&device, visible)?,
+        None => device,
+    };
     match threads(row) {
         Some(threads) => with_threads(&device, threads),
         None => Ok(device),
     }
+}
+
+fn with_visible(device: &Device, visible: Bytes) -> Result<Arc<Device>, Refusal> {
+    let mut profile = device.clone().into_profile();
+    let source = String::from("row");
+    profile.sources.insert(source.clone(), "the measured row states it".into());
+    profile.memory.usable = Some(Sourced { source, ..Sourced::assumed(visible) });
+    Ok(Arc::new(Device::new(profile)?))
 }
 
 /// Rates of whole tables that were measured with some of the cores, which their columns do not hold: source (a part of its name), date,
