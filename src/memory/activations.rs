@@ -11,9 +11,14 @@ use crate::units::Bytes;
 /// Activations of one device as a function of the longest context.
 ///
 /// # Formula
-/// `max(t * (per_token + entries * per_entry + window_entries * mask) + expanded, recurrent, t * sampling_per_token + sampling) + t * beside +
-/// workspace` with `t` tokens in the largest step and a layer's `expanded` cache: those that the engine profiles, or a whole prompt as long as the context where prompts are not cut; `entries`
-/// are those of the cache that a mask reaches over: one sequence's, or those of all in a unified cache.
+/// `max(attention, recurrent, sampling, copied) + t * beside + workspace` with `t` tokens in the largest step: those that the engine
+/// profiles, or a whole prompt as long as the context where prompts are not cut.
+///
+/// - attention: `t * (per_token + entries * per_entry + window_entries * mask) + expanded`; `entries` are those of the cache that a mask
+///   reaches over, one sequence's or those of all in a unified cache, `expanded` a layer's quantized cache in 16 bits;
+/// - recurrent: `t * (per_token + entries * mask)` of gated delta nets;
+/// - sampling: `t * sampling_per_token + sampling`;
+/// - copied: a matrix from the host with what is computed of it.
 ///
 /// # Source
 /// vLLM sets aside what a run of its largest step takes (`profile_run`, then a run of the sampler); llama.cpp plans the graph of its largest
