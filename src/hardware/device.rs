@@ -144,7 +144,8 @@ impl Device {
         [format!("{generation}-{technology}"), generation.clone(), family, self.profile.vendor.to_lowercase()]
     }
 
-    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`, and `cpu-server` for more than two memory channels).
+    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`, `cpu-server` for more than two memory channels, and
+    /// `cpu-mesh` for those of Intel).
     pub fn family(&self) -> &str {
         &self.profile.family
     }

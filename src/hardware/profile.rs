@@ -21,7 +21,8 @@ pub struct DeviceProfile {
     pub vendor: String,
     /// Architecture generation that efficiencies are keyed by (`hopper`, `cdna3`, `apple-m4`, `cpu`).
     pub generation: String,
-    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`, and `cpu-server` for more than two memory channels).
+    /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`, `cpu-server` for more than two memory channels, and
+    /// `cpu-mesh` for those of Intel).
     pub family: String,
     /// Year of introduction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
