@@ -101,3 +101,32 @@ fn every_model_fits_somewhere_and_tensor_parallelism_speeds_it_up() {
         assert!(last.is_some(), "{}", model.slug);
     }
 }
+
+/// Every engine's rules meet every kind of layer: numbers everywhere, no weights lost, and never more tokens than bytes of cache allow.
+#[test]
+fn every_engine_accounts_for_every_model() {
+    let catalog = Catalog::embedded();
+    let system = System::new(catalog.device("b300-sxm-270gb").unwrap(), 8).unwrap();
+    let engines: Vec<_> = catalog.engines().map(|entry| entry.load().unwrap()).collect();
+    for entry in catalog.models() {
+        let model = entry.load().unwrap();
+        let architecture = model.architecture().unwrap();
+        let whole = architecture.weight_bytes(&"fp8".parse().unwrap());
+        let looked_up = architecture.vocab_size * architecture.hidden_size + architecture.lookup_params;
+        let looked_up = Bytes::from_bytes(2.0 * looked_up as f64);
+        for engine in &engines {
+            let name = format!("{} under {}", model.slug, engine.slug);
+            let deployment = Deployment::new(model.clone(), system.clone()).with_tensor_parallel(1);
+            let deployment = deployment.with_engine(engine.clone()).with_weights("fp8".parse().unwrap());
+            let memory = MemoryModel::new(&deployment);
+            let (one, two) = (memory.plan(1, 1000), memory.plan(2, 2000));
+            assert!(one.needed().is_finite() && two.needed() >= one.needed(), "{name}");
+            // Embeddings may be on the host, tables and padding come on top.
+            assert!(one.weights > whole * 0.999 - looked_up, "{name}: {} of {whole}", one.weights);
+            assert!(one.weights < whole * 1.2 + Bytes::from_mb(1100.0), "{name}: {} of {whole}", one.weights);
+            assert!(one.overhead + one.activations + one.graphs < Bytes::from_gib(300.0), "{name}: {one:?}");
+            let pool = memory.kv_pool(4096);
+            assert!(pool.memory <= one.visible && pool.concurrency.is_finite(), "{name}: {pool}");
+        }
+    }
+}
