@@ -7,6 +7,7 @@ use llm_roofline::deployment::{Host, Offload};
 use llm_roofline::engine::Budget;
 use llm_roofline::format::KvFormat;
 use llm_roofline::memory::{Change, Location, MemoryModel};
+use llm_roofline::model::{LayerKind, Mixer, ModelBody, Reach};
 use llm_roofline::prelude::*;
 use llm_roofline::request::RequestError;
 use proptest::prelude::*;
@@ -150,6 +151,42 @@ proptest! {
         prop_assert!(memory.kv_pool(context).concurrency.is_finite());
         prop_assert!(!memory.table(sequences, context).to_string().is_empty());
     }
+}
+
+/// sgl-project/sglang, model_executor/pool_configurator.py: the pool is what is free after loading less the share of what was free before
+/// that is kept, whatever activations take of it.
+#[test]
+fn a_static_share_is_for_weights_and_cache_alone() {
+    let deployment = deployment("llama-3.1-8b", "h100-sxm-80gb", "sglang-2026", "bf16", 1).with_memory_fraction(0.8);
+    let (plan, pool) = (deployment.memory_plan(1, 4096), deployment.kv_pool(4096));
+    assert!(plan.activations > Bytes::ZERO);
+    let expected = (plan.visible - plan.overhead) * 0.8 - plan.weights;
+    assert!((pool.memory / expected - 1.0).abs() < 1e-12, "{} for {expected}", pool.memory);
+}
+
+/// vllm-project/vllm, vllm/v1/core/kv_cache_utils.py: 10 layers of full attention beside 12 with windows are two groups of 12, not ten of one
+/// and two of ten; beside 16 they are a group of ten and two of eight, padded to ten.
+#[test]
+fn kinds_that_are_nearly_as_frequent_form_a_group_each() {
+    let catalog = Catalog::embedded();
+    let blocks = |windows: usize| {
+        let mut model = catalog.model("gemma-3-12b").unwrap().as_ref().clone();
+        let ModelBody::Architecture(architecture) = &mut model.body else { panic!("totals only") };
+        let reach = |kind: &LayerKind| match &kind.layer.mixer {
+            Mixer::Attention(attention) => attention.reach,
+            other => panic!("{other:?}"),
+        };
+        let full = architecture.layer_kinds.iter().position(|kind| reach(kind) == Reach::Full).unwrap();
+        architecture.layer_order = [vec![full; 10], vec![1 - full; windows]].concat();
+        let system = System::new(catalog.device("h100-sxm-80gb").unwrap(), 1).unwrap();
+        let engine = catalog.engine("vllm-0.17").unwrap();
+        let pool = MemoryModel::new(&Deployment::new(model, system).with_engine(engine));
+        // 16 tokens, 8 heads of 256 elements, keys and values in 16 bits: 128 KiB per layer.
+        pool.kv_pool_in(Bytes::from_kib(128.0) * 1200.0, 4096)
+    };
+    let (near, far) = (blocks(12), blocks(16));
+    assert_eq!((near.blocks, near.tokens), (100, 100 / 2 * 16));
+    assert_eq!((far.blocks, far.tokens), (120, 120 / 3 * 16));
 }
 
 #[test]

@@ -238,6 +238,9 @@ pub struct MemoryRules {
     /// How layers with unequal needs are charged; absent means each keeps what it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<Sourced<CacheAccounting>>,
+    /// Groups are as large as the most frequent kind of layers if it has less than so many times the layers of the rarest; absent means 1.25.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_ratio: Option<Sourced<f64>>,
     /// What is printed as the size of the cache; absent means tokens of all blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub printed_tokens: Option<Sourced<PrintedTokens>>,
@@ -389,6 +392,7 @@ impl MemoryRules {
             bytes_per_logit: f64::from, (0.0, 1000.0);
             whole_prompts_up_to: as_number, (1.0, LARGEST_COUNT);
             block_tokens: as_number, (1.0, 65_536.0);
+            group_ratio: f64::from, (1.0, 1000.0);
             state_bits: f64::from, (1.0, 64.0);
             convolution_bits: f64::from, (1.0, 64.0);
             states_per_sequence: as_number, (1.0, 1000.0);

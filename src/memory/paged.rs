@@ -108,7 +108,8 @@ impl Paged {
             return Self { block_bytes: block_bytes(self.block_tokens, layers, |_| 1.0), groups, ..self };
         }
         let page = page_bytes(self.block_tokens, layers);
-        let layers_per_group = group_size(layers);
+        let ratio = deployment.engine().memory.group_ratio.as_ref().map_or(GROUP_RATIO, |ratio| ratio.value);
+        let layers_per_group = group_size(layers, ratio);
         let count = |layer: &CacheLayers| layer.layers.div_ceil(layers_per_group);
         let tokens = |layer: &CacheLayers| (page / layer.bytes_per_token.max(1.0)).floor().max(1.0) as u64;
         let groups = |layer: &CacheLayers| Some(Groups::new(deployment, layer.reach?, count(layer), tokens(layer)));
@@ -238,8 +239,11 @@ fn page_bytes(block_tokens: u64, layers: &[CacheLayers]) -> f64 {
 }
 
 /// Layers of a group: as many as the rarest kind has, or as the most frequent one if they are nearly as many.
-fn group_size(layers: &[CacheLayers]) -> u64 {
+fn group_size(layers: &[CacheLayers], ratio: f64) -> u64 {
     let counts = || layers.iter().map(|layer| layer.layers);
     let (fewest, most) = (counts().min().unwrap_or(1).max(1), counts().max().unwrap_or(1).max(1));
-    if most * 4 < fewest * 5 { most } else { fewest }
+    if (most as f64) < fewest as f64 * ratio { most } else { fewest }
 }
+
+/// vLLM up to 0.18.
+const GROUP_RATIO: f64 = 1.25;
