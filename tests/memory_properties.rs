@@ -153,6 +153,19 @@ proptest! {
     }
 }
 
+/// vllm-project/vllm#10517: 20,000, 35,000 and 45,000 tokens start on an RTX 3090, 29,000 do not. The longest context lies beyond the gap.
+#[test]
+fn the_longest_context_is_looked_for_beyond_a_gap() {
+    let deployment = deployment("llama-3.1-8b", "rtx-3090-24gb", "vllm-2024", "bf16", 1);
+    let starts = |context| MemoryModel::new(&deployment).fits(1, context);
+    assert_eq!([20_000, 29_000, 35_000, 45_000].map(starts), [true, false, true, true]);
+    let longest = deployment.max_context_tokens(1).unwrap();
+    assert!(longest >= 45_000 && starts(longest) && !starts(longest + 1), "{longest}");
+    // With more sequences than fit beyond the gap, the answer is before it.
+    let longest = deployment.max_context_tokens(3).unwrap();
+    assert!(longest < 32_768 && longest > 5_000, "{longest}");
+}
+
 /// sgl-project/sglang, model_executor/pool_configurator.py: the pool is what is free after loading less the share of what was free before
 /// that is kept, whatever activations take of it.
 #[test]
