@@ -139,8 +139,11 @@ proptest! {
             let most = memory.max_sequences(context).unwrap();
             prop_assert!((most as f64 - pool.concurrency.floor()).abs() <= 1.0, "{most} {pool}");
         }
-        let eight_bits = MemoryModel::new(&deployment.with_kv(KvFormat::Fp8)).kv_pool(context);
-        prop_assert!(eight_bits.tokens >= pool.tokens);
+        // llama.cpp from June 2026 keeps a layer's quantized cache in 16 bits as well: on a card that is nearly full that may cost more than it saves.
+        if deployment.engine().memory.expands_quantized_cache.is_none() {
+            let eight_bits = MemoryModel::new(&deployment.with_kv(KvFormat::Fp8)).kv_pool(context);
+            prop_assert!(eight_bits.tokens >= pool.tokens);
+        }
     }
 
     #[test]
