@@ -73,7 +73,7 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn std::error::Error>> {
             let request = Request::new(context.div_ceil(2), (context / 2).max(1)).with_batch(sequences);
             let beyond = StepModel::compile(&deployment)?.exhausted(&request, None)?;
             let beyond = beyond.map(|beyond| format!("as it is, {beyond}\n")).unwrap_or_default();
-            format!("it would fit\n{}\n{beyond}", reason.help())
+            format!("{}\n{beyond}", reason.help())
         }
     };
     Ok(format!("{found}\n\n{table}\n\n{end}"))

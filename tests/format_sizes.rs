@@ -1,9 +1,11 @@
 //! Sizes of formats and of model files against published numbers.
 
+#[path = "common/table.rs"]
+mod table;
+
 use llm_roofline::catalog::Catalog;
 use llm_roofline::format::{GgufType, KvFormat, TensorClass, TensorPlace, WeightFormat};
 use llm_roofline::model::Architecture;
-use std::collections::BTreeMap;
 
 fn deviation_pct(value: f64, expected: f64) -> f64 {
     100.0 * (value / expected - 1.0)
@@ -18,39 +20,13 @@ fn known(repository: &str) -> Architecture {
     model.architecture().cloned().unwrap_or_else(|| panic!("{repository} is known by its totals only"))
 }
 
-/// Rows of a CSV file whose comment lines start with `#`, as maps from column to text.
-fn csv(text: &str) -> Vec<BTreeMap<&str, String>> {
-    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let header: Vec<&str> = lines.next().expect("a header").split(',').collect();
-    lines
-        .map(|line| {
-            let fields = split_quoted(line);
-            assert_eq!(fields.len(), header.len(), "{line}");
-            header.iter().copied().zip(fields).collect()
-        })
-        .collect()
-}
-
-fn split_quoted(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
-    for c in line.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            c => fields.last_mut().expect("at least one field").push(c),
-        }
-    }
-    fields
-}
-
 #[test]
 fn every_published_bit_rate_is_reproduced() {
     let llama = known("meta-llama/Llama-3.1-8B");
-    for row in csv(include_str!("data/quantization.csv")) {
-        let name = row["format"].as_str();
+    for row in table::rows(include_str!("data/quantization.csv")) {
+        let name = row.text("format");
         let up = TensorPlace::in_layer(TensorClass::FfnUp, 4096, 14336, 0, 32);
-        let found = match row["kind"].as_str() {
+        let found = match row.text("kind") {
             "tensor" => GgufType::ALL.iter().find(|known| known.name() == name).map(|known| known.bits_per_weight()),
             "file" => Some(8.0 * llama.weight_bytes(&format(name)).as_bytes() / llama.params_total() as f64),
             "weights" => Some(format(name).bits_per_weight(&up)),
@@ -65,8 +41,7 @@ fn every_published_bit_rate_is_reproduced() {
             kind => panic!("kind {kind}"),
         };
         let found = found.unwrap_or_else(|| panic!("unknown format {name}"));
-        let (expected, tolerance): (f64, f64) =
-            (row["expected"].parse().unwrap(), row["tolerance_pct"].parse().unwrap());
+        let (expected, tolerance): (f64, f64) = (row.number("expected"), row.number("tolerance_pct"));
         let deviation = deviation_pct(found, expected);
         assert!(deviation.abs() <= tolerance, "{name}: {found} bits, published {expected} ({deviation:+.2} %)");
     }
@@ -75,25 +50,24 @@ fn every_published_bit_rate_is_reproduced() {
 #[test]
 fn every_published_file_size_is_reproduced() {
     let mut compared = 0;
-    for row in csv(include_str!("data/model_file_sizes.csv")) {
-        if row["tolerance_pct"] == "skip" {
-            assert!(!row["why"].is_empty(), "{row:?}");
+    for row in table::rows(include_str!("data/model_file_sizes.csv")) {
+        if row.text("tolerance_pct") == "skip" {
+            assert!(!row.text("why").is_empty(), "{row}");
             continue;
         }
-        let mut model = known(&row["repository"]);
-        if row["variant"] == "separate_head" {
+        let mut model = known(row.text("repository"));
+        if row.text("variant") == "separate_head" {
             model.tied_embeddings = false;
         }
-        let found = model.weight_bytes(&format(&row["format"])).as_gib();
-        let (expected, tolerance): (f64, f64) =
-            (row["size_gib"].parse().unwrap(), row["tolerance_pct"].parse().unwrap());
+        let found = model.weight_bytes(&format(row.text("format"))).as_gib();
+        let (expected, tolerance): (f64, f64) = (row.number("size_gib"), row.number("tolerance_pct"));
         let deviation = deviation_pct(found, expected);
-        println!("{deviation:+6.2} %  {found:8.3} GiB  {} {}", row["model"], row["format"]);
+        println!("{deviation:+6.2} %  {found:8.3} GiB  {} {}", row.text("model"), row.text("format"));
         assert!(
             deviation.abs() <= tolerance,
             "{} {}: {found:.3} GiB, published {expected} ({deviation:+.2} %)",
-            row["model"],
-            row["format"]
+            row.text("model"),
+            row.text("format")
         );
         compared += 1;
     }

@@ -1,8 +1,12 @@
 //! Published decode rates of processors against predictions. None of them is in the fit of the profiles but where it says so: its only processor is a
 //! Ryzen 9 7950X.
 
+#[path = "common/rates.rs"]
+mod rates;
+
 use llm_roofline::format::NumberFormat;
 use llm_roofline::prelude::*;
+use rates::assert_within;
 use std::sync::Arc;
 
 fn device(name: &str) -> Arc<Device> {
@@ -27,15 +31,6 @@ fn decode_rate(processor: Arc<Device>, engine: &str, model: &str, weights: &str)
         .with_weights(weights.parse().unwrap())
         .with_engine(catalog.engine(engine).unwrap());
     128.0 / StepModel::compile(&deployment).unwrap().decode_run(1, 0, 128).total().as_seconds()
-}
-
-fn assert_within(predicted: f64, measured: f64, tolerance: f64, what: &str) {
-    let error = predicted / measured - 1.0;
-    assert!(
-        error.abs() < tolerance,
-        "{what}: {predicted:.2} against {measured} tokens per second, {:+.0} %",
-        error * 100.0
-    );
 }
 
 const LLAMA_CPP: &str = "llama-cpp-cpu-2024";

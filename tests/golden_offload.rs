@@ -3,8 +3,12 @@
 //! Where a report leaves the processor open, the memory bandwidth is the one that its own run without a device implies, and only the others are
 //! predicted.
 
+#[path = "common/rates.rs"]
+mod rates;
+
 use llm_roofline::deployment::{Host, Offload, Store};
 use llm_roofline::prelude::*;
+use rates::assert_within;
 use std::sync::Arc;
 
 fn device(name: &str) -> Arc<Device> {
@@ -50,15 +54,6 @@ fn decode_rate(deployment: &Deployment, context: u64) -> f64 {
 fn prompt_rate(deployment: &Deployment, tokens: u64) -> f64 {
     let prefill = StepModel::compile(deployment).unwrap().prefill(&Request::new(tokens, 1));
     tokens as f64 / prefill.total().as_seconds()
-}
-
-fn assert_within(predicted: f64, measured: f64, tolerance: f64, what: &str) {
-    let error = predicted / measured - 1.0;
-    assert!(
-        error.abs() < tolerance,
-        "{what}: {predicted:.2} against {measured} tokens per second, {:+.0} %",
-        error * 100.0
-    );
 }
 
 /// inventivehq.com, "VRAM offload cliff": Qwen2.5-Coder-14B Q4_K_M on an RTX 5060 Ti, `-ngl` from 0 to 99. The processor is not named: 2.89

@@ -1,59 +1,38 @@
 //! Memory of llama.cpp, MLX and ExLlama against what they print and what was measured.
 
+#[path = "common/table.rs"]
+mod table;
+
 use llm_roofline::deployment::{Host, Offload};
 use llm_roofline::engine::Engine;
 use llm_roofline::memory::{Location, MemoryModel, MemoryPlan};
 use llm_roofline::prelude::*;
 use llm_roofline::profile::Sourced;
 use std::sync::Arc;
+use table::Row;
 
 const LOGS: &str = include_str!("data/memory_llama.csv");
 
-/// One line of a log.
-struct Row {
-    cells: Vec<(String, String)>,
-}
-
-impl Row {
-    fn get(&self, column: &str) -> &str {
-        let found = self.cells.iter().find(|(name, _)| name == column);
-        &found.unwrap_or_else(|| panic!("no column {column}")).1
-    }
-
-    fn number<T: std::str::FromStr>(&self, column: &str) -> T {
-        let text = self.get(column);
-        text.parse().unwrap_or_else(|_| panic!("{}: {column} is `{text}`", self.get("id")))
-    }
-}
-
 fn rows() -> Vec<Row> {
-    let mut lines = LOGS.lines().filter(|line| !line.starts_with('#'));
-    let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
-    let row = |line: &str| {
-        let values: Vec<&str> = line.splitn(columns.len(), ',').collect();
-        assert_eq!(values.len(), columns.len(), "{line}");
-        let cells = columns.iter().zip(values).map(|(name, value)| (name.to_string(), value.to_string()));
-        Row { cells: cells.collect() }
-    };
-    lines.map(row).collect()
+    table::rows(LOGS)
 }
 
 fn deployment(row: &Row) -> Deployment {
     let catalog = Catalog::embedded();
     let engine = engine(catalog, row);
-    let on_processor = row.get("engine").contains("-cpu-");
-    let named = row.get("set").strip_prefix("device=");
+    let on_processor = row.text("engine").contains("-cpu-");
+    let named = row.text("set").strip_prefix("device=");
     let device = catalog.device(named.unwrap_or(if on_processor { "epyc-9654" } else { "h200-sxm-141gb" })).unwrap();
     let one = System::new(device.clone(), 1).unwrap();
-    let deployment = Deployment::new(catalog.model(row.get("model")).unwrap(), one)
-        .with_weights(row.get("weights").parse().unwrap())
-        .with_kv(row.get("kv").parse().unwrap())
+    let deployment = Deployment::new(catalog.model(row.text("model")).unwrap(), one)
+        .with_weights(row.text("weights").parse().unwrap())
+        .with_kv(row.text("kv").parse().unwrap())
         .with_engine(engine)
-        .with_flash_attention(row.get("flash_attention") == "on")
+        .with_flash_attention(row.text("flash_attention") == "on")
         .with_max_tokens_per_step(row.number("ub"))
         .with_long_context_allowed();
     let host = || Host::new(catalog.device("epyc-9654").unwrap(), catalog.engine("llama-cpp-cpu-2024").unwrap());
-    match row.get("split") {
+    match row.text("split") {
         "moe" => deployment.with_host(host()).with_offload(Offload::Experts { layers: 1000 }),
         split if split.starts_with("ngl:") => {
             let on_device = split.trim_start_matches("ngl:").parse().unwrap();
@@ -71,8 +50,8 @@ fn deployment(row: &Row) -> Deployment {
 }
 
 fn engine(catalog: &Catalog, row: &Row) -> Arc<Engine> {
-    let engine = catalog.engine(row.get("engine")).unwrap();
-    match row.get("set") {
+    let engine = catalog.engine(row.text("engine")).unwrap();
+    match row.text("set") {
         set if set.is_empty() || set.starts_with("device=") => engine,
         "copies=0" => {
             let mut engine = Engine::clone(&engine);
@@ -87,15 +66,12 @@ fn engine(catalog: &Catalog, row: &Row) -> Arc<Engine> {
 fn plan(row: &Row) -> MemoryPlan {
     let model = MemoryModel::new(&deployment(row));
     let plans: Vec<_> = model.plans(row.number("sequences"), row.number("context")).collect();
-    let wanted = |location: &Location| match (row.get("where"), location) {
+    let wanted = |location: &Location| match (row.text("where"), location) {
         ("host", Location::Host) | ("1", Location::Devices) => true,
         (stage, Location::Stage { stage: known, .. }) => stage.parse() == Ok(*known),
         _ => false,
     };
-    // Stages that need the same are listed once, as the first of them.
-    let like =
-        plans.iter().rfind(|(location, _)| wanted(location) || (row.get("where") != "host" && before(row, location)));
-    like.unwrap_or_else(|| panic!("{}: {plans:?}", row.get("id"))).1
+    plans.iter().find(|(location, _)| wanted(location)).unwrap_or_else(|| panic!("{row}: {plans:?}")).1
 }
 
 /// What all devices hold together.
@@ -103,11 +79,6 @@ fn total(row: &Row) -> Bytes {
     let model = MemoryModel::new(&deployment(row));
     let plans = model.plans(row.number("sequences"), row.number("context"));
     plans.filter(|(location, _)| *location != Location::Host).map(|(_, plan)| plan.needed()).sum()
-}
-
-fn before(row: &Row, location: &Location) -> bool {
-    let stage = row.get("where").parse::<u32>();
-    matches!((location, stage), (Location::Stage { stage: known, .. }, Ok(stage)) if *known <= stage)
 }
 
 /// Half of the last printed digit.
@@ -118,7 +89,7 @@ fn buffers_are_those_of_the_logs() {
     let mut wrong = Vec::new();
     for row in rows() {
         let plan = plan(&row);
-        let found = match row.get("part") {
+        let found = match row.text("part") {
             "kv" => plan.kv_cache,
             "state" => plan.state,
             "compute" => plan.activations,
@@ -130,8 +101,8 @@ fn buffers_are_those_of_the_logs() {
         let (found, logged, tolerance) = (found.as_mib(), row.number::<f64>("mib"), row.number::<f64>("tolerance"));
         let off = (found - logged).abs();
         if off > PRINTED.max(logged * tolerance) {
-            let (id, part, percent) = (row.get("id"), row.get("part"), (found / logged - 1.0) * 100.0);
-            wrong.push(format!("{id}: {part} {found:.2} MiB, {logged:.2} in {} ({percent:+.2} %)", row.get("source")));
+            let (id, part, percent) = (row.text("id"), row.text("part"), (found / logged - 1.0) * 100.0);
+            wrong.push(format!("{id}: {part} {found:.2} MiB, {logged:.2} in {} ({percent:+.2} %)", row.text("source")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -142,8 +113,8 @@ fn buffers_are_those_of_the_logs() {
 fn wide_tolerances_have_a_reason() {
     for row in rows() {
         let wide = row.number::<f64>("tolerance") > 0.01;
-        assert!(!wide || !row.get("why").is_empty(), "{}", row.get("id"));
-        assert!(row.get("source").contains(['#', ':']), "{}", row.get("id"));
+        assert!(!wide || !row.text("why").is_empty(), "{}", row.text("id"));
+        assert!(row.text("source").contains(['#', ':']), "{}", row.text("id"));
     }
 }
 

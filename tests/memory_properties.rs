@@ -303,6 +303,17 @@ fn decode_falls_off_a_cliff_when_weights_stream() {
     assert!(model.exhausted(&Request::new(500, 100).with_batch(1), None).unwrap().is_some());
 }
 
+/// What the host holds already would be brought back to the devices by streaming: nothing is said of it.
+#[test]
+fn what_lives_elsewhere_already_is_not_streamed() {
+    let catalog = Catalog::embedded();
+    let host = Host::new(catalog.device("ryzen-9-7950x").unwrap(), catalog.engine("llama-cpp-cpu-2026").unwrap());
+    let whole = deployment("llama-3.1-70b", "rtx-3090-24gb", "llama-cpp-cuda-2026", "q4_k_m", 1).with_host(host);
+    let most = whole.with_offload(Offload::Layers { on_device: 75 });
+    let exhausted = StepModel::compile(&most).unwrap().exhausted(&Request::new(500, 100), None).unwrap().unwrap();
+    assert!(exhausted.streamed.is_empty() && exhausted.reason.short_by > Bytes::ZERO, "{exhausted}");
+}
+
 #[test]
 fn engines_that_preempt_run_large_batches_in_waves() {
     let deployment = deployment("llama-3.1-8b", "rtx-3090-24gb", "vllm-2024", "bf16", 1);

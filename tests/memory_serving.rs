@@ -1,49 +1,36 @@
 //! Caches of SGLang, TensorRT-LLM, LMDeploy and ExLlamaV2 against logs and documentation.
 
+#[path = "common/table.rs"]
+mod table;
+
 use llm_roofline::hardware::Device;
 use llm_roofline::memory::MemoryModel;
 use llm_roofline::model::{Model, Totals};
 use llm_roofline::prelude::*;
+use table::Row;
 
 const LOGS: &str = include_str!("data/memory_serving.csv");
 
-#[derive(Clone, Copy)]
-struct Row<'a> {
-    cells: [&'a str; 15],
+fn rows() -> Vec<Row> {
+    table::rows(LOGS)
 }
 
-impl<'a> Row<'a> {
-    fn get(&self, column: &str) -> &'a str {
-        let columns = LOGS.lines().find(|line| !line.starts_with('#')).unwrap();
-        self.cells[columns.split(',').position(|known| known == column).unwrap_or_else(|| panic!("no column {column}"))]
-    }
-
-    fn number(&self, column: &str) -> f64 {
-        self.get(column).parse().unwrap_or_else(|_| panic!("{}: {column} is `{}`", self.get("id"), self.get(column)))
-    }
-
-    fn memory(&self) -> Option<Bytes> {
-        Some(self.get("memory")).filter(|text| !text.is_empty()).map(|text| text.parse().unwrap())
-    }
+fn memory(row: &Row) -> Option<Bytes> {
+    Some(row.text("memory")).filter(|text| !text.is_empty()).map(|text| text.parse().unwrap())
 }
 
-fn rows() -> Vec<Row<'static>> {
-    let lines = LOGS.lines().filter(|line| !line.starts_with('#')).skip(1);
-    lines.map(|line| Row { cells: line.splitn(15, ',').collect::<Vec<_>>().try_into().unwrap() }).collect()
-}
-
-fn deployment(row: &Row<'_>) -> Deployment {
+fn deployment(row: &Row) -> Deployment {
     let catalog = Catalog::embedded();
-    let engine = catalog.engine(row.get("engine")).unwrap();
-    let tp = row.number("tp") as u32;
-    let mut device = catalog.device(row.get("device")).unwrap();
-    if row.get("expect") == "pool" {
-        device = visible(row.memory().unwrap(), row).into();
+    let engine = catalog.engine(row.text("engine")).unwrap();
+    let tp = row.number::<u32>("tp");
+    let mut device = catalog.device(row.text("device")).unwrap();
+    if row.text("expect") == "pool" {
+        device = visible(memory(row).unwrap(), row).into();
     }
     let system = System::new(device, tp).unwrap();
-    let model = match row.get("model") {
+    let model = match row.text("model") {
         "totals" => {
-            let loaded = Bytes::from_gib(row.get("loaded").parse().unwrap_or(1.0));
+            let loaded = Bytes::from_gib(row.text("loaded").parse().unwrap_or(1.0));
             let weights = loaded * f64::from(tp) - overhead(row, catalog);
             // 8 bits each.
             Model::from_totals("loaded", Totals::dense(weights.as_bytes() as u64, 8.0, Bytes::from_kib(1.0))).into()
@@ -51,11 +38,11 @@ fn deployment(row: &Row<'_>) -> Deployment {
         slug => catalog.model(slug).unwrap(),
     };
     let mut deployment = Deployment::new(model, system).with_engine(engine).with_tensor_parallel(tp);
-    if !row.get("weights").is_empty() {
+    if !row.text("weights").is_empty() {
         deployment =
-            deployment.with_weights(row.get("weights").parse().unwrap()).with_kv(row.get("kv").parse().unwrap());
+            deployment.with_weights(row.text("weights").parse().unwrap()).with_kv(row.text("kv").parse().unwrap());
     }
-    match row.get("set").split_once('=') {
+    match row.text("set").split_once('=') {
         Some(("fraction", share)) => deployment.with_memory_fraction(share.parse().unwrap()),
         Some(("block", tokens)) => deployment.with_block_tokens(tokens.parse().unwrap()),
         _ => deployment,
@@ -63,29 +50,29 @@ fn deployment(row: &Row<'_>) -> Deployment {
 }
 
 /// TensorRT-LLM and LMDeploy state what is free of the whole card: the context is part of what is loaded there.
-fn overhead(row: &Row<'_>, catalog: &Catalog) -> Bytes {
-    let counts = row.get("expect") == "pool" && !row.get("engine").starts_with("sglang");
+fn overhead(row: &Row, catalog: &Catalog) -> Bytes {
+    let counts = row.text("expect") == "pool" && !row.text("engine").starts_with("sglang");
     if counts { context(row, catalog) } else { Bytes::ZERO }
 }
 
 /// SGLang states what is free after its context was created.
-fn visible(memory: Bytes, row: &Row<'_>) -> Device {
+fn visible(memory: Bytes, row: &Row) -> Device {
     let catalog = Catalog::embedded();
-    let before = if row.get("engine").starts_with("sglang") { context(row, catalog) } else { Bytes::ZERO };
+    let before = if row.text("engine").starts_with("sglang") { context(row, catalog) } else { Bytes::ZERO };
     let (bandwidth, peak) =
         (BytesPerSecond::from_gb_per_second(3000.0), FlopsPerSecond::from_tflops_per_second(1000.0));
     Device::from_specs("card", memory + before, bandwidth, peak).unwrap()
 }
 
-fn context(row: &Row<'_>, catalog: &Catalog) -> Bytes {
-    catalog.engine(row.get("engine")).unwrap().memory.context.as_ref().unwrap().value
+fn context(row: &Row, catalog: &Catalog) -> Bytes {
+    catalog.engine(row.text("engine")).unwrap().memory.context.as_ref().unwrap().value
 }
 
-fn found(row: &Row<'_>) -> f64 {
+fn found(row: &Row) -> f64 {
     let deployment = deployment(row);
     let model = MemoryModel::new(&deployment);
-    match row.get("expect") {
-        "tokens" => model.kv_pool_in(row.memory().unwrap(), 4096).tokens as f64,
+    match row.text("expect") {
+        "tokens" => model.kv_pool_in(memory(row).unwrap(), 4096).tokens as f64,
         "bytes_per_token" => (model.kv_per_sequence(8192) / 8192.0).as_bytes(),
         "pool" => model.kv_pool(4096).memory.as_gib(),
         "share" => {
@@ -102,9 +89,9 @@ fn found(row: &Row<'_>) -> f64 {
 fn caches_are_those_of_the_logs() {
     let mut wrong = Vec::new();
     for row in rows() {
-        let (found, logged, tolerance) = (found(&row), row.number("value"), row.number("tolerance"));
+        let (found, logged, tolerance) = (found(&row), row.number::<f64>("value"), row.number::<f64>("tolerance"));
         if (found - logged).abs() > logged * tolerance {
-            let (id, expect, source) = (row.get("id"), row.get("expect"), row.get("source"));
+            let (id, expect, source) = (row.text("id"), row.text("expect"), row.text("source"));
             wrong.push(format!("{id}: {expect} {found:.4}, {logged} in {source}"));
         }
     }

@@ -305,6 +305,11 @@ impl MemoryRules {
         *self == Self::default()
     }
 
+    /// Whether nothing is set aside for a pool: such engines (llama.cpp, MLX, transformers) split layers over devices and read local formats.
+    pub fn allocates_as_needed(&self) -> bool {
+        !self.is_empty() && self.budget.as_ref().is_none_or(|rule| rule.value == Budget::AsNeeded)
+    }
+
     /// The first rule whose number is outside its range: key, number, lowest and highest.
     pub(super) fn first_out_of_range(&self) -> Option<(&'static str, f64, f64, f64)> {
         let outside = |rule: &Checked<'_>| !(rule.number >= rule.range.0 && rule.number <= rule.range.1);

@@ -123,6 +123,11 @@ impl MemoryModel {
         self.plans(sequences, context).all(|(_, plan)| plan.fits())
     }
 
+    /// The same with only a share of what may be used.
+    pub(super) fn fits_within(&self, share: f64, sequences: u64, context: u64) -> bool {
+        self.plans(sequences, context).all(|(_, plan)| plan.needed() <= plan.capacity * share)
+    }
+
     /// The plan where it is tightest, if everything fits.
     ///
     /// # Errors

@@ -147,16 +147,6 @@ pub enum Location {
     Host,
 }
 
-impl DoesNotFit {
-    /// The suggestions, a line each.
-    pub fn help(&self) -> String {
-        match self.suggestions.is_empty() {
-            true => "nothing that was tried makes it fit".into(),
-            false => self.suggestions.iter().map(|suggestion| format!("- {suggestion}\n")).collect(),
-        }
-    }
-}
-
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -204,6 +194,19 @@ pub struct DoesNotFit {
     pub shortages: Vec<Shortage>,
     /// What would make it fit; each was tried.
     pub suggestions: Vec<Suggestion>,
+}
+
+impl DoesNotFit {
+    /// The suggestions, a line each, under a heading.
+    pub fn help(&self) -> String {
+        match self.suggestions.is_empty() {
+            true => "nothing that was tried makes it fit\n".into(),
+            false => {
+                let lines = self.suggestions.iter().map(|suggestion| format!("- {suggestion}\n"));
+                lines.fold("it would fit\n".into(), |all: String, line| all + &line)
+            }
+        }
+    }
 }
 
 fn first_suggestion(suggestions: &[Suggestion]) -> String {

@@ -3,7 +3,6 @@
 use super::pool::{LIMIT, largest};
 use super::{DoesNotFit, KvPool, MemoryModel, MemoryPlan};
 use crate::deployment::Deployment;
-use crate::engine::Budget;
 use crate::model::ModelBody;
 use crate::units::Bytes;
 
@@ -145,8 +144,7 @@ impl Deployment {
 
     /// The ways in which the engine would use so many devices, the usual one first.
     fn layouts_over(&self, devices: u32) -> Vec<Self> {
-        let budget = self.engine().memory.budget.as_ref().map(|rule| rule.value).unwrap_or_default();
-        let splits_layers = budget == Budget::AsNeeded && !self.engine().memory.is_empty();
+        let splits_layers = self.engine().memory.allocates_as_needed();
         let Ok(system) = self.system().clone().with_count(devices) else { return Vec::new() };
         let per_node = self.system().devices_per_node().min(devices);
         let usual = devices.is_power_of_two() || devices.is_multiple_of(self.system().devices_per_node());

@@ -2,7 +2,6 @@
 
 use super::{DoesNotFit, MemoryModel, MemoryPlan};
 use crate::deployment::{Deployment, Offload};
-use crate::engine::{Budget, CacheAccounting};
 use crate::format::{KvFormat, WeightFormat};
 use std::fmt;
 
@@ -112,13 +111,7 @@ impl DoesNotFit {
     /// With every change to the deployment that was found to help, the least intrusive first.
     #[must_use]
     pub fn with_suggestions(mut self: Box<Self>, deployment: &Deployment, sequences: u64, context: u64) -> Box<Self> {
-        let suggestions = candidates(deployment, sequences, context).into_iter().filter_map(|change| {
-            let (changed, sequences, context) = change.apply(deployment, sequences, context);
-            changed.check().ok()?;
-            let plan = MemoryModel::new(&changed).check(sequences, context).ok()?;
-            Some(Suggestion { change, plan })
-        });
-        self.suggestions = suggestions.collect();
+        self.suggestions = suggestions(deployment, sequences, context);
         self
     }
 }
@@ -130,32 +123,37 @@ const MOST_DEVICES: u32 = 64;
 /// Steps of fewer tokens are not suggested.
 const SMALLEST_STEP: u64 = 512;
 
-/// Changes worth trying; of each kind the smallest that helps.
-fn candidates(deployment: &Deployment, sequences: u64, context: u64) -> Vec<Change> {
-    let memory = MemoryModel::new(deployment);
+/// Of each kind of change the smallest that helps, with its plan.
+fn suggestions(deployment: &Deployment, sequences: u64, context: u64) -> Vec<Suggestion> {
     // Where nothing else keeps memory free, it should not be filled to the brim.
     let fullest = if is_local(deployment) { FULLEST } else { 1.0 };
-    let with_room = |memory: &MemoryModel, sequences: u64, context: u64| {
-        memory.plans(sequences, context).all(|(_, plan)| plan.utilization() <= fullest)
-    };
-    let fits = |change: &Change| {
+    let with_room = |memory: &MemoryModel| memory.fits_within(fullest, sequences, context);
+    let tried = |change: Change| {
         let (changed, sequences, context) = change.apply(deployment, sequences, context);
-        changed.check().is_ok() && with_room(&MemoryModel::new(&changed), sequences, context)
+        let memory = changed.check().is_ok().then(|| MemoryModel::new(&changed))?;
+        // Asked for the most that fits, an engine gets no room.
+        let limit = if matches!(change, Change::Sequences(_) | Change::Context(_)) { 1.0 } else { fullest };
+        let plan = memory.fits_within(limit, sequences, context).then(|| memory.plan(sequences, context))?;
+        Some(Suggestion { change, plan })
     };
-    let mut found: Vec<Change> = Vec::new();
-    found.extend(larger_fractions(deployment).into_iter().find(&fits));
-    found.extend(smaller_steps(deployment).into_iter().find(&fits));
-    found.extend(smaller_caches(deployment).into_iter().find(&fits));
-    found.extend(memory.max_sequences(context).filter(|most| (1..sequences).contains(most)).map(Change::Sequences));
-    found.extend(memory.max_context_tokens(sequences).filter(|most| (1..context).contains(most)).map(Change::Context));
-    found.extend(smaller_weights(deployment).into_iter().find(&fits));
-    found.extend(offloads(deployment).into_iter().find(&fits));
-    let fewest = deployment.fewest_devices(MOST_DEVICES, |memory| with_room(memory, sequences, context));
-    found.extend(fewest.map(|fewest| Change::Devices {
+    let memory = MemoryModel::new(deployment);
+    let fewer = memory.max_sequences(context).filter(|most| (1..sequences).contains(most)).map(Change::Sequences);
+    let shorter = memory.max_context_tokens(sequences).filter(|most| (1..context).contains(most)).map(Change::Context);
+    let fewest = deployment.fewest_devices(MOST_DEVICES, with_room).map(|fewest| Change::Devices {
         tensor_parallel: fewest.tensor_parallel(),
         pipeline_parallel: fewest.pipeline_parallel(),
-    }));
-    found
+    });
+    let kinds = [
+        larger_fractions(deployment),
+        smaller_steps(deployment),
+        smaller_caches(deployment),
+        fewer.into_iter().collect(),
+        shorter.into_iter().collect(),
+        smaller_weights(deployment),
+        offloads(deployment),
+        fewest.into_iter().collect(),
+    ];
+    kinds.into_iter().filter_map(|changes| changes.into_iter().find_map(tried)).collect()
 }
 
 /// Shares above the engine's own, for engines that take one of all memory.
@@ -219,8 +217,5 @@ fn offloads(deployment: &Deployment) -> Vec<Change> {
 
 /// Whether the formats of llama.cpp are the engine's.
 fn is_local(deployment: &Deployment) -> bool {
-    let rules = &deployment.engine().memory;
-    let as_needed = rules.budget.as_ref().is_none_or(|rule| rule.value == Budget::AsNeeded);
-    let kept = rules.accounting.as_ref().is_none_or(|rule| rule.value == CacheAccounting::Kept);
-    matches!(deployment.weights(), WeightFormat::Gguf(_)) || (!rules.is_empty() && as_needed && kept)
+    matches!(deployment.weights(), WeightFormat::Gguf(_)) || deployment.engine().memory.allocates_as_needed()
 }

@@ -18,7 +18,8 @@ pub struct Exhausted {
     pub rule: Exhaustion,
     /// How the engine gets through the batch; `None` if not even one request fits, or if it refuses more than fits.
     pub waves: Option<Waves>,
-    /// How slow decoding would be if what is missing were fetched in every step: from main memory, then from the disk, if one was given.
+    /// How slow decoding would be if what is missing were fetched in every step: from main memory, then from the disk, if one was given. Empty
+    /// where parts of the model live elsewhere already.
     pub streamed: Vec<Streamed>,
 }
 
@@ -137,6 +138,10 @@ impl StepModel {
 
     /// Decoding with everything that is missing fetched from there.
     fn streamed(&self, request: &Request, from: Store) -> Result<Option<Streamed>, CompileError> {
+        // Parts that live elsewhere already would be brought back to the devices.
+        if self.deployment().offload() != Offload::None {
+            return Ok(None);
+        }
         let (batch, steps) = (request.batch, request.output_tokens.max(2) - 1);
         let plan = self.memory_plan(batch, request.context_tokens());
         let missing = plan.short_by();

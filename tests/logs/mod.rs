@@ -1,25 +1,19 @@
 //! Rows of `data/memory_vllm.csv` as deployments.
 
 pub mod drafter;
+#[path = "../common/table.rs"]
+mod table;
 
 use llm_roofline::memory::{KvPool, MemoryModel, MemoryPlan};
 use llm_roofline::prelude::*;
-use std::collections::BTreeMap;
+use table::Row;
 
 /// One start-up log.
-pub struct Log(BTreeMap<String, String>);
+pub struct Log(Row);
 
 /// Every log.
 pub fn all() -> Vec<Log> {
-    let text = include_str!("../data/memory_vllm.csv");
-    let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let header: Vec<String> = lines.next().expect("a header").split(',').map(str::to_owned).collect();
-    let row = |line: &str| {
-        let fields = split_quoted(line);
-        assert_eq!(fields.len(), header.len(), "{line}");
-        Log(header.iter().cloned().zip(fields).collect())
-    };
-    lines.map(row).collect()
+    table::rows(include_str!("../data/memory_vllm.csv")).into_iter().map(Log).collect()
 }
 
 /// The log of that name.
@@ -27,22 +21,9 @@ pub fn of(id: &str) -> Log {
     all().into_iter().find(|log| log.id() == id).unwrap_or_else(|| panic!("no log {id}"))
 }
 
-fn split_quoted(line: &str) -> Vec<String> {
-    let mut fields = vec![String::new()];
-    let mut quoted = false;
-    for c in line.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            ',' if !quoted => fields.push(String::new()),
-            c => fields.last_mut().expect("at least one field").push(c),
-        }
-    }
-    fields
-}
-
 impl Log {
     pub fn id(&self) -> &str {
-        self.text("id")
+        self.0.id()
     }
 
     pub fn title(&self) -> String {
@@ -57,13 +38,12 @@ impl Log {
     }
 
     pub fn text(&self, column: &str) -> &str {
-        self.0.get(column).unwrap_or_else(|| panic!("no column {column}"))
+        self.0.text(column)
     }
 
     /// A number, if it was printed.
     pub fn number(&self, column: &str) -> Option<f64> {
-        let text = self.text(column);
-        (!text.is_empty()).then(|| text.parse().unwrap_or_else(|error| panic!("{} {column}: {error}", self.id())))
+        self.0.stated(column)
     }
 
     fn count(&self, column: &str) -> Option<u64> {
