@@ -98,6 +98,7 @@ pub mod prelude;
 pub mod profile;
 pub mod request;
 pub mod roofline;
+pub mod speculative;
 pub mod step;
 pub mod text;
 pub mod units;

@@ -22,6 +22,11 @@ impl Layout {
         Self { tensor: degree, pipeline: 1, expert: 1, data_attention: 1, replicas: 1 }
     }
 
+    /// The same without stages and replicas, and without spreading experts unless there are some.
+    pub(super) const fn of_one_stage(self, has_experts: bool) -> Self {
+        Self { pipeline: 1, replicas: 1, expert: if has_experts { self.expert } else { 1 }, ..self }
+    }
+
     /// Whether a system of so many devices can hold it.
     pub(super) fn check(&self, devices: u32) -> Result<(), DeploymentError> {
         let Self { tensor, pipeline, expert, data_attention, replicas } = *self;

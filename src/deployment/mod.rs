@@ -78,6 +78,16 @@ impl Deployment {
         }
     }
 
+    /// With another model on the same devices, all of it: in the same formats, cut as before, without stages and replicas. Experts stay spread if
+    /// it has any.
+    #[must_use]
+    pub fn with_model(self, model: impl Into<Arc<Model>>) -> Self {
+        let model = model.into();
+        let has_experts = model.architecture().is_some_and(Architecture::has_experts);
+        let layout = self.layout.of_one_stage(has_experts);
+        Self { model, layout, offload: Offload::None, unequal: None, ..self }
+    }
+
     /// With weights in this format.
     #[must_use]
     pub fn with_weights(self, weights: WeightFormat) -> Self {

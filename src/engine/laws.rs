@@ -268,6 +268,21 @@ law! {
 }
 
 law! {
+    /// Speculative decoding: what a cycle of drafting and verifying costs beside the passes of the two models.
+    ///
+    /// # Formula
+    /// `cycle + tree (if there are several candidates for a position) + passes of the drafter * draft_pass`.
+    SpeculationLaw {
+        /// Per cycle: comparing, and preparing what an engine prepares ahead where the next tokens are not awaited.
+        cycle: Seconds,
+        /// Per pass of the drafter, in place of the host's time of a step; absent: a pass is a step like any other.
+        draft_pass: Seconds,
+        /// Per cycle in which there are several candidates for a position: growing, masking and walking the tree.
+        tree: Seconds,
+    }
+}
+
+law! {
     /// How far measurements scatter around the laws: standard deviations of the logarithm of time.
     UncertaintyLaw {
         /// Matrix products.
@@ -284,6 +299,8 @@ law! {
         decode: Number,
         /// Common to a whole step with prompt tokens.
         prefill: Number,
+        /// The speed-up of speculative decoding, where it is known how much is accepted.
+        speculation: Number,
         /// Added where a law has no measurement of the hardware's generation.
         unknown_hardware: Number,
     }

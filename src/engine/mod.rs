@@ -10,7 +10,7 @@ mod scheduling;
 
 pub use laws::{
     CommunicationLaw, DecodeAttentionLaw, ElementwiseLaw, ExpertLaw, GemmLaw, HostLaw, PipelineLaw,
-    PrefillAttentionLaw, RecurrentLaw, SamplingLaw, UncertaintyLaw,
+    PrefillAttentionLaw, RecurrentLaw, SamplingLaw, SpeculationLaw, UncertaintyLaw,
 };
 pub use memory::{Below, Budget, ByDevice, CacheAccounting, Exhaustion, MemoryRules, PrintedTokens};
 pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Positive, Quantity, Resolved, Share};
@@ -74,6 +74,9 @@ pub struct Engine {
     /// Time of the host.
     #[serde(default)]
     pub host: HostLaw,
+    /// Cycles of speculative decoding.
+    #[serde(default)]
+    pub speculation: SpeculationLaw,
     /// How work is cut into steps.
     #[serde(default)]
     pub scheduling: Scheduling,
@@ -99,6 +102,7 @@ macro_rules! every_law {
             communication,
             pipeline,
             host,
+            speculation,
             uncertainty
         )
     };

@@ -3,7 +3,7 @@
 use super::cost::{OperatorTimes, StepCost};
 use super::load::StepLoad;
 use super::model::StepModel;
-use super::terms::{AttentionTerm, TransferTerm};
+use super::terms::TransferTerm;
 use crate::model::Reaches;
 use crate::operator::OperatorClass;
 use crate::units::Seconds;
@@ -27,31 +27,46 @@ impl StepModel {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn decode_run(&self, sequences: u64, cached: u64, steps: u64) -> StepCost {
-        if steps == 0 || sequences == 0 {
+        self.decode_run_of(1, sequences, cached, steps)
+    }
+
+    /// The same of steps in which each sequence decodes `new` tokens at once, of which one is kept: the sum of steps over every length that the
+    /// contexts pass through.
+    ///
+    /// If a step keeps `m` tokens in the mean, each length is one from which a step starts with probability `1 / m`: divided by `m`, this is
+    /// the expected cost of the steps of speculative decoding over an answer of `steps` tokens.
+    pub fn decode_run_of(&self, new: u64, sequences: u64, cached: u64, steps: u64) -> StepCost {
+        if steps == 0 || sequences == 0 || new == 0 {
             return StepCost::default();
         }
         let micro_batches = self.pipeline.decode_micro_batches(sequences as f64);
         let batch = sequences as f64 / micro_batches;
-        let mut load = self.load();
-        load.add_decode(cached, 1, batch);
-        let mut cost = self.cost_without_decode_attention(&load) * steps as f64;
-        let (mut position, mut left) = (cached.saturating_add(1), steps);
+        let mut cost =
+            self.cost_without_decode_attention(&self.decode_load(new, cached, batch)) * steps as f64;
+        let (mut cached, mut left) = (cached, steps);
         while left > 0 {
-            let straight =
-                self.reaches().line_end(position).map_or(left, |end| left.min((end - position).saturating_add(1)));
-            let first = at_position(self, position, batch);
-            let slopes = slopes(self.reaches(), position, batch);
+            let load = self.decode_load(new, cached, batch);
+            let straight = straight_steps(self.reaches(), new, cached).min(left);
+            let slopes = slopes(self.reaches(), cached, batch);
             let priced = self.priced(&load);
             for term in &priced.decode_attention {
-                add_series(&mut cost, term, &first, &slopes, straight);
+                let slope = slopes[term.reach];
+                let growth = term.growth(slope * new as f64, slope);
+                add_series(&mut cost, &term.times(load.decode()), &growth, straight);
             }
             for term in &priced.transfers {
-                add_transfers(&mut cost, term, &first, &slopes, straight);
+                add_transfers(&mut cost, term, &load, &slopes, straight);
             }
-            position = position.saturating_add(straight);
+            cached = cached.saturating_add(straight);
             left -= straight;
         }
         cost * self.pipeline.stage_loss(micro_batches)
+    }
+
+    fn decode_load(&self, new: u64, cached: u64, batch: f64) -> StepLoad {
+        let mut load = self.load();
+        load.add_decode(cached, new, batch);
+        load
     }
 
     /// The cost of the single decode step in which each of `sequences` equal sequences has `cached` cached tokens.
@@ -62,24 +77,25 @@ impl StepModel {
     }
 }
 
-fn at_position(model: &StepModel, position: u64, batch: f64) -> StepLoad {
-    let mut load = model.load();
-    load.add_decode(position - 1, 1, batch);
-    load
+/// Steps, from contexts of `cached` tokens on, through which every new token stays on the line of each reach.
+fn straight_steps(reaches: &Reaches, new: u64, cached: u64) -> u64 {
+    let first = cached.saturating_add(1);
+    let Some(end) = reaches.line_end(first) else { return u64::MAX };
+    // While the new tokens lie on both sides of a bend, the steps are taken one by one.
+    end.saturating_sub(cached.saturating_add(new)).saturating_add(1)
 }
 
-fn slopes(reaches: &Reaches, position: u64, batch: f64) -> [f64; Reaches::LIMIT] {
+/// By how much the entries that a token attends to grow from step to step, over all sequences.
+fn slopes(reaches: &Reaches, cached: u64, batch: f64) -> [f64; Reaches::LIMIT] {
     let mut slopes = [0.0; Reaches::LIMIT];
     for (slope, reach) in slopes.iter_mut().zip(reaches.as_slice()) {
-        *slope = batch * reach.slope(position);
+        *slope = batch * reach.slope(cached.saturating_add(1));
     }
     slopes
 }
 
-/// Adds `steps` passes of an attention operator whose pairs and entries grow by `slopes` per step.
-fn add_series(cost: &mut StepCost, term: &AttentionTerm, first: &StepLoad, slopes: &[f64; Reaches::LIMIT], steps: u64) {
-    let start = term.times(first.decode());
-    let growth = term.growth(slopes[term.reach]);
+/// Adds `steps` passes of an attention operator whose times grow by the same from step to step.
+fn add_series(cost: &mut StepCost, start: &OperatorTimes, growth: &OperatorTimes, steps: u64) {
     let compute_above = crossing(
         (start.compute.as_seconds(), growth.compute.as_seconds()),
         (start.memory.as_seconds(), growth.memory.as_seconds()),

@@ -188,16 +188,18 @@ impl AttentionTerm {
         operator_times(work, compute, memory, self.serialised, 0.0, self.fixed, self.count)
     }
 
-    /// By how much the times grow when pairs and entries grow by `more`; linear, so nothing overlapped or fixed is in it.
+    /// By how much the times grow when pairs and entries grow by so many; linear, so nothing overlapped or fixed is in it.
     #[inline]
-    pub(super) fn growth(&self, more: f64) -> OperatorTimes {
-        let (flops, bytes) = (more * self.flops_per_pair, more * (self.bytes_per_entry + self.bytes_per_pair));
+    pub(super) fn growth(&self, pairs: f64, entries: f64) -> OperatorTimes {
+        let flops = pairs * self.flops_per_pair;
+        let bytes = entries * self.bytes_per_entry + pairs * self.bytes_per_pair;
         let work = Work { flops: Flops::from_flops(flops), bytes: Bytes::from_bytes(bytes) };
         operator_times(work, flops * self.compute_rate, bytes * self.memory_rate, 0.0, 0.0, 0.0, self.count)
     }
 }
 
-/// A recurrence: work per token, and the state of each sequence read and written once. Times in seconds, of one layer.
+/// A recurrence: work per token, the state of each sequence read once and written once, or once for each of several decoded tokens, since those
+/// that follow a rejected one have to be taken back. Times in seconds, of one layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct RecurrentTerm {
     pub(super) count: f64,
@@ -212,7 +214,8 @@ pub(super) struct RecurrentTerm {
 impl RecurrentTerm {
     #[inline]
     pub(super) fn times(&self, load: &StepLoad) -> OperatorTimes {
-        let bytes = load.tokens() * self.bytes_per_token + load.sequences() * 2.0 * self.state_bytes;
+        let written = load.prefill().sequences + load.decode().tokens;
+        let bytes = load.tokens() * self.bytes_per_token + (load.sequences() + written) * self.state_bytes;
         let flops = load.tokens() * self.flops_per_token;
         let work = Work { flops: Flops::from_flops(flops), bytes: Bytes::from_bytes(bytes) };
         operator_times(work, flops * self.compute_rate, bytes * self.memory_rate, 0.0, 0.0, self.fixed, self.count)

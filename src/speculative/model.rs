@@ -1,0 +1,197 @@
+//! A target and its drafter, compiled: what a cycle of drafting and verifying costs.
+
+use super::{Acceptance, Method, Proposal, Speculation, SpeculationError};
+use crate::deployment::Deployment;
+use crate::engine::{Keys, Parameter, Quantity};
+use crate::operator::OperatorClass;
+use crate::step::{StepCost, StepModel};
+use crate::units::Seconds;
+
+/// A deployment with speculative decoding, compiled. Everything is priced by the two [`StepModel`]s of target and drafter.
+///
+/// A cycle proposes tokens for every sequence, lets the target compute all of them in one step, and keeps what it agrees with. Verifying is
+/// priced as that step: matrices meet `draft_tokens + 1` rows per sequence, the cache is read once for all of them, mixtures of experts touch more
+/// experts, states of recurrent layers are written for each.
+///
+/// ```
+/// use llm_roofline::prelude::*;
+/// use llm_roofline::speculative::{Method, Speculation, SpeculativeModel};
+///
+/// let catalog = Catalog::embedded();
+/// let target = Deployment::new(catalog.model("llama-3.1-8b")?, System::new(catalog.device("h100-sxm-80gb")?, 1)?)
+///     .with_engine(catalog.engine("sglang")?);
+/// let speculation = Speculation::new(Method::Eagle3, &target)?.with_draft_tokens(3)?.with_acceptance_rate(0.7)?;
+/// let model = SpeculativeModel::compile(&target, &speculation)?;
+///
+/// // Alone, a sequence decodes nearly twice as fast; among 256 others it would decode slower.
+/// assert!(model.speedup(1, 1000) > 1.7 && model.speedup(256, 1000) < 1.1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SpeculativeModel {
+    speculation: Speculation,
+    target: StepModel,
+    drafter: Option<StepModel>,
+    law: CycleLaw,
+    tokens_per_step: f64,
+}
+
+/// What a cycle costs beside the passes of the models.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct CycleLaw {
+    cycle: Seconds,
+    tree: Seconds,
+    /// Of the drafter's engine, in place of the host's time of a step; `None` where a pass is a step like any other.
+    draft_pass: Option<Seconds>,
+    /// Standard deviation of the logarithm of speed-ups.
+    deviation: f64,
+}
+
+/// What one cycle costs, on each device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct CycleCost {
+    /// All passes of the drafter, with what the engine does around each.
+    pub draft: Seconds,
+    /// The step of the target over all proposals.
+    pub verify: StepCost,
+    /// What the engine does once in a cycle: choosing, comparing, preparing.
+    pub overhead: Seconds,
+}
+
+impl CycleCost {
+    /// Drafting, verifying, and what is around.
+    pub fn total(&self) -> Seconds {
+        self.draft + self.verify.total() + self.overhead
+    }
+}
+
+impl std::ops::Mul<f64> for CycleCost {
+    type Output = Self;
+    fn mul(self, times: f64) -> Self {
+        Self { draft: self.draft * times, verify: self.verify * times, overhead: self.overhead * times }
+    }
+}
+
+impl SpeculativeModel {
+    /// Compiles target and drafter.
+    ///
+    /// # Errors
+    /// [`SpeculationError::Target`] and [`SpeculationError::Drafter`] if no engine could run them, memory aside.
+    pub fn compile(target: &Deployment, speculation: &Speculation) -> Result<Self, SpeculationError> {
+        let drafter = speculation.drafter().map(StepModel::compile).transpose().map_err(SpeculationError::Drafter)?;
+        Ok(Self {
+            target: StepModel::compile(target).map_err(SpeculationError::Target)?,
+            drafter,
+            law: CycleLaw::of(target, speculation.drafter()),
+            tokens_per_step: speculation.tokens_per_step(),
+            speculation: speculation.clone(),
+        })
+    }
+
+    /// The same accepted otherwise.
+    #[must_use]
+    pub fn with_acceptance(self, acceptance: impl Into<Acceptance>) -> Self {
+        let speculation = self.speculation.with_acceptance(acceptance);
+        Self { tokens_per_step: speculation.tokens_per_step(), speculation, ..self }
+    }
+
+    /// The same with proposals of another shape: nothing is compiled anew.
+    #[must_use]
+    pub fn with_proposal(self, proposal: Proposal) -> Self {
+        let speculation = self.speculation.with_proposal(proposal);
+        Self { tokens_per_step: speculation.tokens_per_step(), speculation, ..self }
+    }
+
+    /// What was compiled.
+    pub const fn speculation(&self) -> &Speculation {
+        &self.speculation
+    }
+
+    /// The target, which is the deployment without speculation.
+    pub const fn target(&self) -> &StepModel {
+        &self.target
+    }
+
+    /// The drafter; `None` where candidates come from no model.
+    pub const fn drafter(&self) -> Option<&StepModel> {
+        self.drafter.as_ref()
+    }
+
+    /// Tokens that a cycle yields for each sequence in the mean: the accepted proposals and one of the target's own.
+    pub const fn tokens_per_step(&self) -> f64 {
+        self.tokens_per_step
+    }
+
+    /// Standard deviation of the logarithm of speed-ups.
+    pub(super) const fn log_deviation(&self) -> f64 {
+        self.law.deviation
+    }
+
+    /// The cost of one cycle of `batch` sequences that each have `cached` tokens in the cache.
+    pub fn cycle(&self, batch: u64, cached: u64) -> CycleCost {
+        self.cycle_of(self.speculation.proposal(), batch, cached, 1)
+    }
+
+    /// Cost of cycles from every length that contexts of `cached` tokens and more pass through, see [`StepModel::decode_run_of`].
+    pub(super) fn cycle_of(&self, proposal: &Proposal, batch: u64, cached: u64, lengths: u64) -> CycleCost {
+        let verify = self.target.decode_run_of(proposal.verified_tokens(), batch, cached, lengths);
+        if proposal.draft_tokens() == 0 {
+            return CycleCost { verify, ..CycleCost::default() };
+        }
+        let tree = if proposal.is_tree() { self.law.tree } else { Seconds::ZERO };
+        CycleCost {
+            draft: self.draft(proposal, batch, cached, lengths),
+            verify,
+            overhead: (self.law.cycle + tree) * lengths as f64,
+        }
+    }
+
+    /// The passes of the drafter: the first one over the tokens that were accepted last, the others over the best candidates of the one before.
+    fn draft(&self, proposal: &Proposal, batch: u64, cached: u64, lengths: u64) -> Seconds {
+        let Some(drafter) = &self.drafter else { return Seconds::ZERO };
+        let method = self.speculation.method();
+        let first_rows = if reads_hidden_states(method) { proposal.most_accepted() + 1 } else { 1 };
+        let first = self.pass(drafter.decode_run_of(first_rows, batch, cached, lengths), lengths);
+        let further = if method.is_sequential() { proposal.depth() - 1 } else { 0 };
+        if further == 0 {
+            return first;
+        }
+        // In the mean the others find as many tokens more in the cache as half of them.
+        let pass = drafter.decode_run_of(proposal.top_k(), batch, cached.saturating_add(further.div_ceil(2)), lengths);
+        first + self.pass(pass, lengths) * further as f64
+    }
+
+    /// The time of passes as part of cycles.
+    fn pass(&self, cost: StepCost, passes: u64) -> Seconds {
+        match self.law.draft_pass {
+            Some(around) => cost.total() - cost.time(OperatorClass::Overhead) + around * passes as f64,
+            None => cost.total(),
+        }
+    }
+}
+
+/// Whether the drafter computes every accepted token anew, from the target's hidden states; a draft model has cached its own proposals.
+const fn reads_hidden_states(method: Method) -> bool {
+    matches!(method, Method::Eagle | Method::Eagle2 | Method::Eagle3 | Method::Mtp)
+}
+
+impl CycleLaw {
+    fn of(target: &Deployment, drafter: Option<&Deployment>) -> Self {
+        let (own, drafting) = (&target.engine().speculation, drafter.map(|drafter| &drafter.engine().speculation));
+        let time = |deployment, parameter| number(deployment, parameter).map(Seconds::from_seconds);
+        Self {
+            cycle: time(target, &own.cycle).unwrap_or(Seconds::ZERO),
+            tree: time(target, &own.tree).unwrap_or(Seconds::ZERO),
+            draft_pass: drafter.zip(drafting).and_then(|(drafter, law)| time(drafter, &law.draft_pass)),
+            deviation: number(target, &target.engine().uncertainty.speculation).unwrap_or(0.0),
+        }
+    }
+}
+
+/// A parameter on the devices of a deployment, in the base unit.
+fn number<Q: Quantity>(deployment: &Deployment, parameter: &Option<Parameter<Q>>) -> Option<f64> {
+    let keys = deployment.system().device().kernel_keys();
+    let generation = keys.each_ref().map(String::as_str);
+    parameter.as_ref().map(|parameter| parameter.at(&Keys { generation: &generation, format: &[] }).value)
+}
