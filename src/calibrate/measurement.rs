@@ -27,6 +27,8 @@ pub struct Measurement {
     pub device_count: u32,
     /// Devices that share every layer.
     pub tp: u32,
+    /// Whether the row says how many devices there are or share every layer; without, both are 1.
+    pub layout_stated: bool,
     /// Pipeline stages.
     pub pp: u32,
     /// Ways over which experts are split.
@@ -220,6 +222,7 @@ impl Row<'_> {
             device: self.needed("device")?,
             device_count: self.count("device_count")?,
             tp: self.count("tp")?,
+            layout_stated: !(self.text("tp").is_empty() && self.text("device_count").is_empty()),
             pp: self.count("pp")?,
             ep: self.count("ep")?,
             dp: self.count("dp")?,

@@ -41,6 +41,7 @@ mod predict;
 mod report;
 mod score;
 mod settings;
+mod speculation;
 
 pub use measurement::{Measurement, MeasurementError, Tag, read_measurements};
 pub use predict::{Prediction, Predictor, Refusal, price};

@@ -2,14 +2,17 @@
 
 use super::measurement::Measurement;
 use super::settings::{self, Setting};
+use super::speculation::{self, Speculated};
 use crate::catalog::{Catalog, CatalogError, EngineQuery};
 use crate::deployment::Deployment;
 use crate::engine::Exhaustion;
-use crate::format::{FormatError, KvFormat};
-use crate::hardware::{DeviceError, System, SystemError};
+use crate::format::{FormatError, KvFormat, WeightFormat};
+use crate::hardware::{Device, DeviceError, System, SystemError};
 use crate::memory::MemoryModel;
+use crate::model::Model;
 use crate::profile::nearest;
 use crate::request::Request;
+use crate::speculative::{SpeculationError, Speedup};
 use crate::step::{CompileError, Interval, StepModel};
 use crate::units::{Bytes, Seconds};
 use std::collections::HashMap;
@@ -79,6 +82,9 @@ pub enum Refusal {
     /// No engine could run this.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// Nobody could speculate so.
+    #[error(transparent)]
+    Speculation(#[from] SpeculationError),
 }
 
 /// Predicts rows; keeps the compiled models, so that a sweep over one configuration compiles it once.
@@ -142,6 +148,9 @@ impl Predictor {
     /// [`Refusal`] if the row's mode or metric is not covered, its names are unknown, a tag of a setting is malformed, or a necessary length
     /// is missing.
     pub fn predict(&mut self, row: &Measurement) -> Result<Prediction, Refusal> {
+        if row.metric == "speedup" {
+            return self.speedup(row);
+        }
         let plan = Plan::of(row)?;
         if MEMORY_METRICS.contains(&row.metric.as_str()) {
             let (deployment, mut assumptions) = deployment(&self.catalog, row)?;
@@ -159,6 +168,14 @@ impl Predictor {
         };
         let Estimate { low, expected: predicted, high } = plan.price(row, &compiled.model)?;
         let assumptions = compiled.assumptions.iter().cloned().chain(plan.assumption.map(Into::into)).collect();
+        Ok(Prediction { predicted, low, high, assumptions })
+    }
+
+    /// A speed-up by speculative decoding; each row is compiled, since its drafter is its own.
+    fn speedup(&self, row: &Measurement) -> Result<Prediction, Refusal> {
+        let (target, mut assumptions) = deployment(&self.catalog, row)?;
+        let speculated = Speculated::of(&self.catalog, row, &target, &mut assumptions)?;
+        let Speedup { low, expected: predicted, high } = speculated.speedup();
         Ok(Prediction { predicted, low, high, assumptions })
     }
 
@@ -234,13 +251,14 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     };
     let choice = query.choose(catalog)?;
     let mut assumptions = vec![format!("{} {}", row.engine, choice.note)];
-    let system = System::new(settings::device(&device, row)?, row.device_count)?;
+    let device = settings::device(&device, row)?;
+    let (devices, tensor_parallel) = devices(row, &device, &model, &mut assumptions)?;
+    let system = System::new(device, devices)?;
     let deployment = Deployment::new(Arc::clone(&model), system).with_engine(choice.engine).with_long_context_allowed();
     let mut deployment = settings::applied(deployment, row)?;
+    deployment = deployment.with_weights(weights(row, &model)?);
     if row.weight_format.is_empty() {
         assumptions.push(format!("weights in {}, the format of the checkpoint", deployment.weights()));
-    } else {
-        deployment = deployment.with_weights(row.weight_format.parse()?);
     }
     let (kv, kv_assumption) = kv_format(row)?;
     assumptions.extend(kv_assumption);
@@ -249,13 +267,39 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
         None if *deployment.kv() == KvFormat::default() => {}
         None => assumptions.push(format!("cache in {}, as its checkpoint asks", deployment.kv())),
     }
-    Ok((laid_out(deployment, row), assumptions))
+    Ok((laid_out(deployment, row).with_tensor_parallel(tensor_parallel), assumptions))
+}
+
+/// The format of the weights: as stated, or else that of the checkpoint, of which the name of a drafter trained for it may tell.
+fn weights(row: &Measurement, model: &Arc<Model>) -> Result<WeightFormat, Refusal> {
+    let for_fp8 = row.tag("draft").is_some_and(|draft| draft.to_lowercase().contains("-fp8"));
+    Ok(match (row.weight_format.as_str(), for_fp8) {
+        ("", true) => WeightFormat::Fp8Block,
+        ("", false) => Deployment::native_weights(model),
+        (stated, _) => stated.parse()?,
+    })
+}
+
+/// Devices, and those that share every layer: as stated, or else as usual for a model of this size.
+fn devices(
+    row: &Measurement,
+    device: &Arc<Device>,
+    model: &Arc<Model>,
+    assumptions: &mut Vec<String>,
+) -> Result<(u32, u32), Refusal> {
+    if row.layout_stated || row.metric != "speedup" {
+        return Ok((row.device_count, row.tp));
+    }
+    let alone =
+        Deployment::new(Arc::clone(model), System::new(Arc::clone(device), 1)?).with_weights(weights(row, model)?);
+    let usual = speculation::usual_devices(StepModel::compile(&alone)?.weight_bytes_per_device(), device);
+    assumptions.push(format!("devices not stated: {usual} that share every layer"));
+    Ok((usual, usual))
 }
 
 /// The row's parallelism and kernels.
 fn laid_out(deployment: Deployment, row: &Measurement) -> Deployment {
     let deployment = deployment
-        .with_tensor_parallel(row.tp)
         .with_pipeline_parallel(row.pp)
         .with_expert_parallel(row.ep)
         .with_data_parallel_attention(if row.ep > 1 { row.dp } else { 1 })
@@ -286,7 +330,7 @@ fn kv_format(row: &Measurement) -> Result<(Option<KvFormat>, Option<String>), Fo
 }
 
 /// Metrics that can be predicted.
-const METRICS: [&str; 10] = [
+const METRICS: [&str; 11] = [
     "prefill_tps",
     "decode_tps_per_stream",
     "decode_tps_total",
@@ -297,6 +341,7 @@ const METRICS: [&str; 10] = [
     "total_tps",
     "oom",
     "kv_cache_tokens",
+    "speedup",
 ];
 /// Those that only memory decides, in whatever mode.
 const MEMORY_METRICS: [&str; 2] = ["oom", "kv_cache_tokens"];

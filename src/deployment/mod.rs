@@ -61,10 +61,8 @@ impl Deployment {
     /// ideal engine. Checkpoints in 32 bits are loaded in 16, as engines do.
     pub fn new(model: impl Into<Arc<Model>>, system: System) -> Self {
         let model = model.into();
-        let native = model.native_format.as_deref().and_then(|name| name.parse().ok());
-        let native = native.filter(|format| *format != WeightFormat::Fp32);
         Self {
-            weights: native.unwrap_or_default(),
+            weights: Self::native_weights(&model),
             kv: None,
             engine: Arc::new(Engine::ideal()),
             layout: Layout::tensor_parallel(system.count()),
@@ -76,6 +74,12 @@ impl Deployment {
             model,
             system,
         }
+    }
+
+    /// The format in which engines load a model that nobody converts.
+    pub(crate) fn native_weights(model: &Model) -> WeightFormat {
+        let native = model.native_format.as_deref().and_then(|name| name.parse().ok());
+        native.filter(|format| *format != WeightFormat::Fp32).unwrap_or_default()
     }
 
     /// With another model on the same devices, all of it: in the same formats, cut as before, without stages and replicas. Experts stay spread if

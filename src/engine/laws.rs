@@ -271,7 +271,7 @@ law! {
     /// Speculative decoding: what a cycle of drafting and verifying costs beside the passes of the two models.
     ///
     /// # Formula
-    /// `cycle + tree (if there are several candidates for a position) + passes of the drafter * draft_pass`.
+    /// `cycle + tree (if there are several candidates for a position) + take_back * recurrent layers + draft_pass * passes of the drafter`.
     SpeculationLaw {
         /// Per cycle: comparing, and preparing what an engine prepares ahead where the next tokens are not awaited.
         cycle: Seconds,
@@ -279,6 +279,8 @@ law! {
         draft_pass: Seconds,
         /// Per cycle in which there are several candidates for a position: growing, masking and walking the tree.
         tree: Seconds,
+        /// Per recurrent layer and cycle: taking the state back to the last accepted token.
+        take_back: Seconds,
     }
 }
 

@@ -80,7 +80,8 @@ impl Acceptance {
     pub fn measured(tokens_per_step: f64, proposal: Proposal) -> Result<Self, SpeculationError> {
         check_tokens(tokens_per_step, proposal.most_accepted() as f64 + 1.0)?;
         let of_rate = |rate| proposal.tokens_per_step(|_, rank| independent(rate, rank));
-        let rate = if proposal.depth() == 0 { AcceptanceRate::NEVER } else { solve(|rate| of_rate(rate) - tokens_per_step) };
+        let rate =
+            if proposal.depth() == 0 { AcceptanceRate::NEVER } else { solve(|rate| of_rate(rate) - tokens_per_step) };
         Ok(Self { form: Form::Measured { tokens: tokens_per_step, proposal, rate } })
     }
 

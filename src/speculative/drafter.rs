@@ -19,7 +19,9 @@ const USUAL_HEAD_DIM: u64 = 128;
 pub(super) fn built_for(method: Method, target: &Deployment) -> Result<Option<Deployment>, SpeculationError> {
     let architecture = || {
         let model = target.model();
-        model.architecture().ok_or_else(|| SpeculationError::NoLayers { method: method.name(), model: model.name.clone() })
+        model
+            .architecture()
+            .ok_or_else(|| SpeculationError::NoLayers { method: method.name(), model: model.name.clone() })
     };
     let drafter = match method {
         Method::NGram | Method::Lookahead | Method::Retrieval => return Ok(None),

@@ -2,7 +2,7 @@
 
 use super::{CycleCost, SpeculationError, SpeculativeModel};
 use crate::request::{Request, RequestEstimate};
-use crate::step::Interval;
+use crate::step::{Interval, StepModel};
 use crate::units::{Seconds, TokensPerSecond};
 
 /// How fast a batch of equal requests is answered with speculative decoding on an otherwise idle deployment.
@@ -70,7 +70,8 @@ impl SpeculativeModel {
     pub fn request(&self, request: &Request) -> Result<SpeculativeEstimate, SpeculationError> {
         let plain = self.target().request(request)?;
         let drafted = self.speculation().proposal().draft_tokens() > 0;
-        let drafting = self.drafter().filter(|_| drafted).map_or(Seconds::ZERO, |drafter| drafter.prefill(request).total());
+        let drafting =
+            self.drafter().filter(|_| drafted).map_or(Seconds::ZERO, |drafter| drafter.prefill(request).total());
         let (ttft, batch) = (plain.ttft + drafting, request.batch as f64);
         let lengths = request.output_tokens - 1;
         let proposal = self.speculation().proposal();
@@ -95,6 +96,20 @@ impl SpeculativeModel {
             e2e_speedup: self.speedup_of(plain.e2e / e2e),
             plain,
         })
+    }
+
+    /// How many times more requests are answered than without speculation while `batch` are in flight, each replaced when it ends: every prompt
+    /// interrupts all others, so it counts once for each of them. Memory is not asked for.
+    pub(crate) fn closed_loop_speedup(&self, request: &Request) -> Speedup {
+        let alone = request.with_batch(1);
+        let prompts = |model: &StepModel| model.prefill(&alone).total() * request.batch as f64;
+        let lengths = request.output_tokens.saturating_sub(1);
+        let plain =
+            prompts(self.target()) + self.target().decode_run(request.batch, request.prompt_tokens, lengths).total();
+        let cycles =
+            self.cycle_of(self.speculation().proposal(), request.batch, request.prompt_tokens, lengths).total();
+        let drafted = prompts(self.target()) + self.drafter().map_or(Seconds::ZERO, prompts);
+        self.speedup_of(plain / (drafted + cycles / self.tokens_per_step()))
     }
 
     /// A speed-up with its interval.

@@ -2,12 +2,12 @@
 
 use super::{Proposal, SpeculationError};
 use crate::profile::nearest;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// Who proposes the tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
@@ -72,12 +72,12 @@ impl Method {
 
     /// The shape that published implementations propose unless told otherwise.
     ///
-    /// Draft models: 5 tokens (transformers `num_assistant_tokens`, llama.cpp 16 at most); EAGLE: 25 nodes down to 5 (`mc_sim_7b_63`); EAGLE-2:
+    /// Draft models: 3 tokens (transformers lengthens and shortens chains until about a third is accepted whole); EAGLE: 25 nodes down to 5 (`mc_sim_7b_63`); EAGLE-2:
     /// 59 of 10 candidates down to 6; EAGLE-3: chains of 3 (vLLM, SGLang); Medusa and Hydra: 63 nodes down to 4; MTP: 1; n-gram: 10
     /// (`num_pred_tokens`); lookahead: 7 windows and 7 guesses of n-grams of 5; retrieval: 63 nodes down to 6 (REST).
     pub const fn usual_proposal(self) -> Proposal {
         let (top_k, depth, draft_tokens) = match self {
-            Self::DraftModel => (1, 5, 5),
+            Self::DraftModel => (1, 3, 3),
             Self::Eagle => (4, 5, 25),
             Self::Eagle2 => (10, 6, 59),
             Self::Eagle3 => (1, 3, 3),

@@ -23,7 +23,7 @@ pub use estimate::{SpeculativeEstimate, Speedup};
 pub use method::Method;
 pub use model::{CycleCost, SpeculativeModel};
 pub use proposal::Proposal;
-pub use published::typical_rate;
+pub use published::{Figure, Published, Task, Typical, published_acceptance, typical};
 pub use rate::{AcceptanceRate, speedup_of_costs};
 pub use search::BestChain;
 pub use speculation::Speculation;

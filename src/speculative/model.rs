@@ -3,6 +3,7 @@
 use super::{Acceptance, Method, Proposal, Speculation, SpeculationError};
 use crate::deployment::Deployment;
 use crate::engine::{Keys, Parameter, Quantity};
+use crate::model::{Layer, Mixer};
 use crate::operator::OperatorClass;
 use crate::step::{StepCost, StepModel};
 use crate::units::Seconds;
@@ -181,12 +182,18 @@ impl CycleLaw {
         let (own, drafting) = (&target.engine().speculation, drafter.map(|drafter| &drafter.engine().speculation));
         let time = |deployment, parameter| number(deployment, parameter).map(Seconds::from_seconds);
         Self {
-            cycle: time(target, &own.cycle).unwrap_or(Seconds::ZERO),
+            cycle: time(target, &own.cycle).unwrap_or(Seconds::ZERO)
+                + time(target, &own.take_back).unwrap_or(Seconds::ZERO) * recurrent_layers(target),
             tree: time(target, &own.tree).unwrap_or(Seconds::ZERO),
             draft_pass: drafter.zip(drafting).and_then(|(drafter, law)| time(drafter, &law.draft_pass)),
             deviation: number(target, &target.engine().uncertainty.speculation).unwrap_or(0.0),
         }
     }
+}
+
+fn recurrent_layers(target: &Deployment) -> f64 {
+    let is_recurrent = |layer: &&Layer| matches!(layer.mixer, Mixer::Recurrent(_));
+    target.model().architecture().map_or(0.0, |model| model.iter_layers().filter(is_recurrent).count() as f64)
 }
 
 /// A parameter on the devices of a deployment, in the base unit.

@@ -185,8 +185,13 @@ pub fn speedup_of_costs(
     verify_cost: f64,
 ) -> Result<f64, SpeculationError> {
     let tokens = ratio("tokens per step", tokens_per_step)?;
-    let cycle = draft_tokens as f64 * ratio("cost of the draft", draft_cost)? + ratio("cost of verifying", verify_cost)?;
-    if cycle > 0.0 { Ok(tokens / cycle) } else { Err(SpeculationError::NotARatio { what: "speed-up", value: f64::INFINITY }) }
+    let cycle =
+        draft_tokens as f64 * ratio("cost of the draft", draft_cost)? + ratio("cost of verifying", verify_cost)?;
+    if cycle > 0.0 {
+        Ok(tokens / cycle)
+    } else {
+        Err(SpeculationError::NotARatio { what: "speed-up", value: f64::INFINITY })
+    }
 }
 
 pub(super) fn probability(what: &'static str, value: f64) -> Result<f64, SpeculationError> {

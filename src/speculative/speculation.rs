@@ -1,5 +1,6 @@
 //! What is asked for: a method, the shape of its proposals, how often they are accepted.
 
+use super::published::typical_acceptance;
 use super::{Acceptance, Method, Proposal, SpeculationError, drafter};
 use crate::deployment::Deployment;
 
@@ -31,8 +32,8 @@ pub struct Speculation {
 }
 
 impl Speculation {
-    /// A method with its usual shape of proposals, a drafter built from the target's dimensions, and the acceptance that is published for
-    /// it in chats (see [`typical_rate`](super::typical_rate)).
+    /// A method with its usual shape of proposals, a drafter built from the target's dimensions, and the acceptance that is usually published
+    /// for it (see [`published_acceptance`](super::published_acceptance)).
     ///
     /// # Errors
     /// [`SpeculationError::NoDraftModel`] for [`Method::DraftModel`], which [`draft_model`](Self::draft_model) is for;
@@ -47,8 +48,13 @@ impl Speculation {
     }
 
     fn by(method: Method, drafter: Option<Deployment>) -> Self {
-        let acceptance = Acceptance::from(super::typical_rate(method));
-        Self { method, proposal: method.usual_proposal(), acceptance, acceptance_is_typical: true, drafter }
+        Self {
+            method,
+            proposal: method.usual_proposal(),
+            acceptance: typical_acceptance(method),
+            acceptance_is_typical: true,
+            drafter,
+        }
     }
 
     /// With another drafter: a head of other dimensions, say.

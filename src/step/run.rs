@@ -41,8 +41,7 @@ impl StepModel {
         }
         let micro_batches = self.pipeline.decode_micro_batches(sequences as f64);
         let batch = sequences as f64 / micro_batches;
-        let mut cost =
-            self.cost_without_decode_attention(&self.decode_load(new, cached, batch)) * steps as f64;
+        let mut cost = self.cost_without_decode_attention(&self.decode_load(new, cached, batch)) * steps as f64;
         let (mut cached, mut left) = (cached, steps);
         while left > 0 {
             let load = self.decode_load(new, cached, batch);

@@ -1,0 +1,159 @@
+//! Rows of the metric `speedup`: how many times faster an engine was with speculative decoding than without.
+
+use super::measurement::Measurement;
+use super::predict::Refusal;
+use crate::catalog::Catalog;
+use crate::deployment::Deployment;
+use crate::format::WeightFormat;
+use crate::hardware::Device;
+use crate::model::{Architecture, Attention, FeedForward, KvSource, Layer, Mixer, Model, Reach};
+use crate::request::Request;
+use crate::speculative::{Method, Proposal, Speculation, SpeculativeModel, Speedup};
+use crate::units::Bytes;
+
+/// What a row says about speculation, and what was assumed.
+pub(super) struct Speculated {
+    model: SpeculativeModel,
+    request: Request,
+}
+
+impl Speculated {
+    /// Compiles what a row was measured on; adds to the assumptions.
+    pub(super) fn of(
+        catalog: &Catalog,
+        row: &Measurement,
+        target: &Deployment,
+        assumptions: &mut Vec<String>,
+    ) -> Result<Self, Refusal> {
+        let method = row.tag("method").ok_or_else(|| tag_refused(row, "method", "a method such as eagle3"))?;
+        let method: Method = method.parse().map_err(Refusal::Speculation)?;
+        let speculation = match method {
+            Method::DraftModel => Speculation::draft_model(draft_model(catalog, row, target, assumptions)),
+            _ => Speculation::new(method, target).map_err(Refusal::Speculation)?,
+        };
+        let speculation = match proposal(row)? {
+            Some(proposal) => speculation.with_proposal(proposal),
+            None => {
+                let usual = method.usual_proposal();
+                assumptions.push(format!(
+                    "{} tokens proposed down to {}, as {method} usually does",
+                    usual.draft_tokens(),
+                    usual.depth()
+                ));
+                speculation
+            }
+        };
+        let speculation = match number(row, "acceptance_length", "tokens per step, at least 1")? {
+            Some(length) => speculation.with_measured_tokens_per_step(length).map_err(Refusal::Speculation)?,
+            None => match number(row, "acceptance_rate", "a number from 0 to 1")? {
+                Some(rate) => speculation.with_acceptance_rate(rate).map_err(Refusal::Speculation)?,
+                None => speculation,
+            },
+        };
+        assumptions.extend(speculation.assumptions());
+        let model = SpeculativeModel::compile(target, &speculation).map_err(Refusal::Speculation)?;
+        Ok(Self { model, request: request(row, assumptions) })
+    }
+
+    /// The quotient of the times in which the requests in flight are answered.
+    pub(super) fn speedup(&self) -> Speedup {
+        self.model.closed_loop_speedup(&self.request)
+    }
+}
+
+fn proposal(row: &Measurement) -> Result<Option<Proposal>, Refusal> {
+    let count = |name| Ok::<_, Refusal>(number(row, name, "a whole number from 1")?.map(|number| number as u64));
+    let (steps, top_k, verified) = (count("steps")?, count("topk")?, count("num_draft_tokens")?);
+    let proposal = match (steps, top_k.unwrap_or(1), verified) {
+        (None, _, None) => return Ok(None),
+        (Some(steps), 1, _) => Proposal::chain(steps),
+        (None, 1, Some(verified)) => Proposal::chain(verified.saturating_sub(1)),
+        (steps, top_k, verified) => {
+            let verified = verified.or(steps.map(|steps| steps + 1)).unwrap_or(1);
+            Proposal::tree(top_k, steps.unwrap_or(verified - 1), verified.saturating_sub(1))
+        }
+    };
+    proposal.map(Some).map_err(Refusal::Speculation)
+}
+
+fn number(row: &Measurement, name: &str, expected: &'static str) -> Result<Option<f64>, Refusal> {
+    let Some(text) = row.tag(name) else { return Ok(None) };
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.map(Some).ok_or_else(|| tag_refused(row, name, expected))
+}
+
+fn tag_refused(row: &Measurement, name: &str, expected: &'static str) -> Refusal {
+    let value = row.tag(name).unwrap_or_default().chars().take(100).collect();
+    Refusal::Tag { tag: name.into(), value, expected }
+}
+
+/// The draft model that a row names, or a small one.
+fn draft_model(catalog: &Catalog, row: &Measurement, target: &Deployment, assumptions: &mut Vec<String>) -> Deployment {
+    let named = row.tag("draft").and_then(|name| catalog.model(name).ok());
+    let draft = target.clone().with_weights(WeightFormat::Bf16);
+    match named {
+        Some(model) => draft.with_model(model),
+        None => {
+            assumptions.push("draft model of 68 million parameters in two layers, as the one of Spec-Bench".into());
+            draft.with_model(vicuna_68m())
+        }
+    }
+}
+
+/// double7/vicuna-68m, the draft model of Spec-Bench.
+fn vicuna_68m() -> Model {
+    let mixer = Mixer::Attention(Attention {
+        heads: 12,
+        kv_heads: 12,
+        head_dim: 64,
+        v_head_dim: None,
+        reach: Reach::Full,
+        output_gate: false,
+        kv: KvSource::Own,
+        sparse: None,
+    });
+    let feed_forward = FeedForward::Dense { intermediate: 3072, gated: true };
+    let layer = Layer { mixer, feed_forward, extra: Vec::new(), vector_params: 2 * 768 };
+    let layers = vec![(String::from("dense"), layer); 2];
+    Model::from_architecture("vicuna-68m", "llama", Architecture::from_layers(768, 32_000, 2048, layers))
+}
+
+/// Requests in flight, and how long they are.
+fn request(row: &Measurement, assumptions: &mut Vec<String>) -> Request {
+    let count = |tokens: f64| (tokens.round() as u64).max(1);
+    let dataset = row.tag("dataset").map(|name| name.to_lowercase().replace(['-', '_'], ""));
+    let known = dataset.and_then(|name| LENGTHS.iter().find(|(known, ..)| name.starts_with(known)));
+    let (cached, new, output) = known.map_or(USUAL_LENGTHS, |(_, cached, new, output)| (*cached, *new, *output));
+    let (cached, prompt) = match row.input_tokens {
+        Some(tokens) => (0, count(tokens)),
+        None => (cached, cached + new),
+    };
+    if row.input_tokens.is_none() || row.output_tokens.is_none() {
+        assumptions
+            .push(format!("lengths not stated: prompts of {prompt} tokens ({cached} cached) and answers of {output}"));
+    }
+    let output = row.output_tokens.map_or(output, count).max(2);
+    Request::new(prompt, output).with_batch(row.concurrency.map_or(1, count)).with_cached_prompt_tokens(cached)
+}
+
+/// Tokens of prompts in the prefix cache and beyond it, and of answers.
+const USUAL_LENGTHS: (u64, u64, u64) = (0, 250, 500);
+/// The same by data set: question sets in tokens of today's models, answers as SpecForge's benchmarks of Qwen3 models imply (sgl-project/sglang
+/// pull request 14607 and published model cards: latency times rate over questions); the five examples before each question of gsm8k are cached.
+const LENGTHS: [(&str, u64, u64, u64); 7] = [
+    ("gsm8k", 700, 80, 160),
+    ("math500", 0, 120, 820),
+    ("mtbench", 0, 300, 650),
+    ("humaneval", 0, 180, 570),
+    ("livecodebench", 0, 500, 1200),
+    ("financeqa", 0, 1000, 400),
+    ("gpqa", 0, 300, 1000),
+];
+
+/// Devices that a model is usually spread over where nobody says it: one if the weights take at most a sixth of its memory, four if they take at
+/// most half of theirs, else eight (launch commands of the draft models of SpecForge's SpecBundle: Llama-3.1-8B on 1, Qwen3-30B-A3B,
+/// Llama-3.3-70B and gpt-oss-120b on 4, Qwen3-235B-A22B and Kimi-K2 on 8).
+pub(super) fn usual_devices(weights: Bytes, device: &Device) -> u32 {
+    let fits = |(devices, share): (u32, f64)| weights <= device.capacity() * share * f64::from(devices);
+    [(1, 1.0 / 6.0), (4, 0.5)].into_iter().find(|&group| fits(group)).map_or(8, |(devices, _)| devices)
+}
