@@ -43,7 +43,8 @@ law! {
     /// `launch + per_thousand_inputs * K/1000 + quantize_passes * 3MK/BW + smooth_max(weights and activations, arithmetic; serialised)` with
     /// - memory: bytes over `min(memory * BW, load_bytes_per_operation * fp32 peak)`;
     /// - arithmetic with matrix units: `2(M + padding_rows)KN / min(compute * P, sustained power)`, plus unpacking of quantized weights;
-    /// - arithmetic with vector units, up to [`vector_rows`](super::Scheduling::vector_rows) rows: `vector_operations * M * K * N / fp32 peak`.
+    /// - arithmetic with vector units, up to [`vector_rows`](super::Scheduling::vector_rows) rows: `vector_operations * (vector_shared +
+    ///   (1 - vector_shared) M) * K * N / fp32 peak`.
     GemmLaw {
         /// Share of the rate of the [`MatrixUnit`](super::MatrixUnit)s; no product is faster than the format's or the unit's own peak.
         compute: Positive,
@@ -61,8 +62,10 @@ law! {
         load_bytes_per_operation: Number,
         /// Rows by which tiles are padded on average.
         padding_rows: Number,
-        /// Vector kernels: operations per weight and row, dequantization included.
+        /// Vector kernels: operations per weight of a single row, dequantization included.
         vector_operations: Number,
+        /// Share of these that is done once for all rows: dequantization.
+        vector_shared: Share,
         /// Matrix kernels on quantized weights: fp32 operations per weight and row for unpacking and scaling.
         unpack_operations: Number,
         /// Matrix kernels on quantized weights: bytes moved per weight when they are expanded to 16 bits first.

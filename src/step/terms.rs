@@ -40,9 +40,10 @@ pub(super) struct LinearTerm {
     /// Seconds per byte at the bandwidth that is reached.
     pub(super) memory_rate: f64,
     pub(super) matrix: MatrixKernel,
-    /// Up to so many rows vector kernels take this long per row instead.
+    /// Up to so many rows vector kernels take this long instead, per row and once.
     pub(super) vector_rows: f64,
     pub(super) vector_per_row: f64,
+    pub(super) vector_once: f64,
     pub(super) serialised: f64,
     /// Launch.
     pub(super) fixed: f64,
@@ -72,7 +73,7 @@ impl LinearTerm {
         }
         let bytes = self.weight_bytes + rows * self.bytes_per_row;
         let (compute, unoverlapped, walk) = if rows <= self.vector_rows {
-            (rows * self.vector_per_row, 0.0, 0.0)
+            (self.vector_once + rows * self.vector_per_row, 0.0, 0.0)
         } else {
             let matrix = &self.matrix;
             let compute = (rows + matrix.padding_rows) * matrix.compute_per_row;
