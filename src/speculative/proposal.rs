@@ -22,7 +22,7 @@ use std::collections::BinaryHeap;
 /// assert_eq!(format!("{:.2}", chain.tokens_per_step(|_, _| rate.value())), "2.46");
 /// // Up to four candidates at each of seven positions; the most promising 63 of them are verified.
 /// let candidate = |_, rank| rate.value() * (1.0 - rate.value()).powi(rank as i32);
-/// assert_eq!(format!("{:.2}", tree.tokens_per_step(candidate)), "4.62");
+/// assert_eq!(format!("{:.2}", tree.tokens_per_step(candidate)), "4.67");
 /// # Ok::<(), llm_roofline::speculative::SpeculationError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
