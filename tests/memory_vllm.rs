@@ -193,8 +193,8 @@ fn a_request_takes_key_value_heads_only() {
 fn pools_with_mtp() {
     for id in ["C112a", "C112b", "L122", "L058"] {
         let log = logs::of(id);
-        let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
-        let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        let model = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
+        let pool = pool_as_printed(&log, &model).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
         assert_eq!(pool.block_tokens, 1600, "{id}");
     }
 }
@@ -205,8 +205,8 @@ fn pools_with_mtp() {
 fn a_pool_with_mtp_from_the_configuration() {
     for id in ["C112a", "C112b"] {
         let log = logs::of(id);
-        let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
-        let (_, printed, found) = log.printed_size(&deployment.kv_pool(log.longest_context()));
+        let model = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
+        let (_, printed, found) = log.printed_size(&model.kv_pool(log.longest_context()));
         println!("{id} {} tokens printed {printed} found {found}", log.title());
         assert!((found / printed - 1.0).abs() < 0.05, "{id}: {found} tokens, printed {printed}");
     }
@@ -218,8 +218,8 @@ fn a_pool_with_mtp_from_the_configuration() {
 fn pools_with_a_drafter_that_has_windows() {
     for id in ["C029", "L085"] {
         let log = logs::of(id);
-        let deployment = Drafter { layers: 5, reach: Reach::Window(2048), proposes: 7 }.beside(&log);
-        let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        let model = Drafter { layers: 5, reach: Reach::Window(2048), proposes: 7 }.beside(&log);
+        let pool = pool_as_printed(&log, &model).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
         assert_eq!(pool.block_tokens, 832, "{id}");
     }
 }
