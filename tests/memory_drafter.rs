@@ -57,8 +57,7 @@ fn plan(target: &Deployment, drafting: &Drafting) -> MemoryPlan {
     MemoryModel::with_drafter(target, 3, Some(drafting)).plan(1, 8192)
 }
 
-/// `q 8192x4096 + k, v 2 x 8192x1024 + o 4096x4096 + 3 x 4096x14336 + fc 12288x4096 + lm_head 32000x4096 + 4 norms`, two bytes each: 850 MB,
-/// the size of `pytorch_model.bin` of yuhuili/EAGLE3-LLaMA3.1-Instruct-8B without its tables of tokens.
+/// `q 8192x4096 + k, v 2 x 8192x1024 + o 4096x4096 + 3 x 4096x14336 + fc 12288x4096 + lm_head 32000x4096 + 4 norms`, two bytes each.
 #[test]
 fn an_eagle3_head_beside_llama_3_1_8b() {
     let target = deployment("llama-3.1-8b", 1, "ideal");

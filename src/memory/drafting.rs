@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// let target = serve("llama-3.1-70b")?.with_engine(catalog.engine("vllm-2026")?);
 /// let drafter = Drafting::new(serve("llama-3.2-1b")?);
 /// let plan = MemoryModel::with_drafter(&target, 5, Some(&drafter)).plan(16, 8192);
-/// assert_eq!(format!("{:.2} + {:.2} GiB", plan.weights.as_gib(), plan.drafter_weights.as_gib()), "32.89 + 0.58 GiB");
+/// assert_eq!(format!("{:.2} + {:.2} GiB", plan.weights.as_gib(), plan.drafter_weights.as_gib()), "32.89 + 0.59 GiB");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
