@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Setup, attention, chunking_engine, dense, layer, lossy_engine};
+use llm_roofline::memory::{Drafting, MemoryModel};
 use llm_roofline::model::{Architecture, FeedForward, LatentAttention, Mixer, Moe, Reach, Recurrent};
 use llm_roofline::prelude::*;
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
@@ -150,4 +151,19 @@ fn pricing_under_real_engines_allocates_nothing() {
         assert_eq!(count, 0, "estimate of a request under {engine}");
         assert!(answer.is_ok());
     }
+}
+
+/// Memory of a hybrid model with a drafter, on the last of two stages.
+#[test]
+fn memory_with_a_drafter_allocates_nothing() {
+    let catalog = Catalog::embedded();
+    let system = System::new(catalog.device("rtx-5090-32gb").unwrap(), 2).unwrap();
+    let serve = |model: &str| Deployment::new(catalog.model(model).unwrap(), system.clone()).with_tensor_parallel(1);
+    let target = serve("qwen3.6-27b").with_engine(catalog.engine("vllm-2026").unwrap()).with_pipeline_parallel(2);
+    let drafting = Drafting::new(serve("qwen3-0.6b"));
+    let memory = MemoryModel::with_drafter(&target, 3, Some(&drafting));
+    let (count, plans) = allocations(|| memory.plans(4, 8192).map(|(_, plan)| plan.drafter_weights).sum::<Bytes>());
+    assert!(count == 0 && plans > Bytes::ZERO, "{count}");
+    let (count, pool) = allocations(|| memory.kv_pool(8192));
+    assert!(count == 0 && pool.block_bytes > Bytes::ZERO, "{count}");
 }

@@ -191,10 +191,10 @@ fn a_request_takes_key_value_heads_only() {
 /// states for three tokens more.
 #[test]
 fn pools_with_mtp() {
-    for id in ["C112a", "C112b", "L122", "L058"] {
+    for id in ["C112a", "C112b", "L122", "L058", "D01"] {
         let log = logs::of(id);
-        let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
-        let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        let model = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
+        let pool = pool_as_printed(&log, &model).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
         assert_eq!(pool.block_tokens, 1600, "{id}");
     }
 }
@@ -205,8 +205,8 @@ fn pools_with_mtp() {
 fn a_pool_with_mtp_from_the_configuration() {
     for id in ["C112a", "C112b"] {
         let log = logs::of(id);
-        let deployment = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
-        let (_, printed, found) = log.printed_size(&deployment.kv_pool(log.longest_context()));
+        let model = Drafter { layers: 1, reach: Reach::Full, proposes: 3 }.beside(&log);
+        let (_, printed, found) = log.printed_size(&model.kv_pool(log.longest_context()));
         println!("{id} {} tokens printed {printed} found {found}", log.title());
         assert!((found / printed - 1.0).abs() < 0.05, "{id}: {found} tokens, printed {printed}");
     }
@@ -216,11 +216,13 @@ fn a_pool_with_mtp_from_the_configuration() {
 /// of 2,048 tokens, which keep the tokens of two steps in flight beside it.
 #[test]
 fn pools_with_a_drafter_that_has_windows() {
-    for id in ["C029", "L085"] {
+    // A state of 24 x 128 x 128 elements in 32 bits and 3 + 7 inputs of 5,120 in 16, over entries of 2 x 2 x 256 in 16 or 8 bits: 818 tokens or
+    // 1,636, rounded up to a multiple of 16.
+    for (id, block_tokens) in [("C029", 832), ("L085", 832), ("D02", 1648)] {
         let log = logs::of(id);
-        let deployment = Drafter { layers: 5, reach: Reach::Window(2048), proposes: 7 }.beside(&log);
-        let pool = pool_as_printed(&log, &deployment).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
-        assert_eq!(pool.block_tokens, 832, "{id}");
+        let model = Drafter { layers: 5, reach: Reach::Window(2048), proposes: 7 }.beside(&log);
+        let pool = pool_as_printed(&log, &model).unwrap_or_else(|| panic!("{id}: no number of blocks agrees"));
+        assert_eq!(pool.block_tokens, block_tokens, "{id}");
     }
 }
 

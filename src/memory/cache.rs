@@ -1,9 +1,10 @@
 //! What the cache of a sequence takes, as the engine keeps accounts of it.
 
+use super::drafting::{Drafter, Speculation};
 use super::paged::Paged;
 use crate::deployment::Deployment;
 use crate::engine::{CacheAccounting, MemoryRules};
-use crate::model::{Architecture, AttentionPass, Layer, Mixer, Reach, Split};
+use crate::model::{Architecture, AttentionPass, Layer, Mixer, ModelBody, Reach, Recurrent, Split};
 use crate::profile::Sourced;
 use crate::units::Bytes;
 
@@ -50,22 +51,43 @@ pub(super) struct CacheLayers {
 }
 
 impl Cache {
-    /// The cache of so many layers of each kind.
-    pub(super) fn new(deployment: &Deployment, architecture: &Architecture, kind_counts: &[u64]) -> Self {
+    /// The cache of so many layers of each kind, and of the drafter if it is here.
+    pub(super) fn new(
+        deployment: &Deployment,
+        architecture: &Architecture,
+        kind_counts: &[u64],
+        speculation: &Speculation<'_>,
+        drafter: Option<&Drafter<'_>>,
+    ) -> Self {
         let rules = &deployment.engine().memory;
         let accounting = rules.accounting.as_ref().map(|rule| rule.value).unwrap_or_default();
-        let layers = layers(deployment, architecture, kind_counts);
-        let paged = match (accounting, layers) {
+        let inputs = if accounting == CacheAccounting::Grouped { speculation.draft_tokens } else { 0 };
+        let paged = match (accounting, layers(deployment, architecture, kind_counts, inputs, drafter)) {
             (CacheAccounting::Kept, _) | (_, None) => None,
-            (accounting, Some(layers)) => Paged::new(deployment, accounting, &layers),
+            (accounting, Some(layers)) => Paged::new(deployment, accounting, &layers, speculation),
         };
-        paged.map_or_else(|| Self::Kept(Kept::new(deployment, architecture, kind_counts)), Self::Paged)
+        let kept = || {
+            let mut kept = Kept::new(deployment);
+            kept.add_layers(deployment, architecture, kind_counts);
+            Self::Kept(kept.beside(drafter, speculation))
+        };
+        paged.map_or_else(kept, Self::Paged)
     }
 
     /// The cache of a model known by its totals.
-    pub(super) fn of_totals(bytes_per_token: Bytes) -> Self {
-        let parts = if bytes_per_token > Bytes::ZERO { vec![(Reach::Full, bytes_per_token)] } else { Vec::new() };
-        Self::Kept(Kept { parts, granularity: 1, ..Kept::default() })
+    pub(super) fn of_totals(
+        bytes_per_token: Bytes,
+        speculation: &Speculation<'_>,
+        drafter: Option<&Drafter<'_>>,
+    ) -> Self {
+        let mut kept = Kept { granularity: 1, ..Kept::default() };
+        kept.add(Reach::Full, bytes_per_token);
+        Self::Kept(kept.beside(drafter, speculation))
+    }
+
+    /// No cache.
+    pub(super) fn empty() -> Self {
+        Self::Kept(Kept { granularity: 1, ..Kept::default() })
     }
 
     /// What so many sequences of this context take.
@@ -78,28 +100,44 @@ impl Cache {
 }
 
 impl Kept {
-    fn new(deployment: &Deployment, architecture: &Architecture, kind_counts: &[u64]) -> Self {
+    fn new(deployment: &Deployment) -> Self {
         let rules = &deployment.engine().memory;
-        let mut kept = Self {
+        Self {
             granularity: rules.block_tokens.as_ref().map_or(1, |tokens| tokens.value),
             beyond_window: step_beside_window(deployment),
             unified: is_unified(deployment),
             ..Self::default()
-        };
+        }
+    }
+
+    fn add_layers(&mut self, deployment: &Deployment, architecture: &Architecture, kind_counts: &[u64]) {
         for (kind, &count) in architecture.layer_kinds.iter().zip(kind_counts).filter(|(_, count)| **count > 0) {
             for pass in kind.layer.kept_passes() {
                 let bytes = pass_bytes(deployment, &kind.layer, &pass) * count as f64;
-                kept.add(deployment.reach(pass.reach), Bytes::from_bytes(bytes));
+                self.add(deployment.reach(pass.reach), Bytes::from_bytes(bytes));
             }
-            kept.state += Bytes::from_bytes(state_bytes(deployment, &kind.layer) * count as f64);
+            self.state += Bytes::from_bytes(state_bytes(deployment, &kind.layer, 0) * count as f64);
         }
-        kept
+    }
+
+    /// With the cache of a drafter, and a state more for each token that is proposed.
+    fn beside(mut self, drafter: Option<&Drafter<'_>>, speculation: &Speculation<'_>) -> Self {
+        if let Some(drafter) = drafter {
+            match &drafter.deployment.model().body {
+                ModelBody::Architecture(architecture) => {
+                    self.add_layers(&drafter.deployment, architecture, &architecture.kind_counts());
+                }
+                ModelBody::Totals(_) => self.add(Reach::Full, Bytes::from_bytes(bytes_per_token_of_totals(drafter))),
+            }
+        }
+        Self { state: self.state * (1.0 + speculation.draft_tokens as f64), ..self }
     }
 
     fn add(&mut self, reach: Reach, bytes: Bytes) {
         match self.parts.iter_mut().find(|(known, _)| *known == reach) {
             Some((_, sum)) => *sum += bytes,
-            None => self.parts.push((reach, bytes)),
+            None if bytes > Bytes::ZERO => self.parts.push((reach, bytes)),
+            None => {}
         }
     }
 
@@ -147,11 +185,39 @@ pub(super) fn step_beside_window(deployment: &Deployment) -> u64 {
     if keeps { deployment.memory_step_tokens().saturating_mul(steps) } else { 0 }
 }
 
-/// Layers by need, if each keeps either entries of one reach or a state.
-fn layers(deployment: &Deployment, architecture: &Architecture, kind_counts: &[u64]) -> Option<Vec<CacheLayers>> {
-    let mut all: Vec<CacheLayers> = Vec::new();
+/// Layers by need, those of the drafter last, if each keeps either entries of one reach or a state. Convolutions remember `inputs` more.
+fn layers(
+    deployment: &Deployment,
+    architecture: &Architecture,
+    kind_counts: &[u64],
+    inputs: u64,
+    drafter: Option<&Drafter<'_>>,
+) -> Option<Vec<CacheLayers>> {
+    let mut all = Vec::new();
+    add_layers(&mut all, deployment, architecture, kind_counts, inputs)?;
+    match drafter.map(|drafter| (drafter, &drafter.deployment.model().body)) {
+        Some((drafter, ModelBody::Architecture(architecture))) => {
+            add_layers(&mut all, &drafter.deployment, architecture, &architecture.kind_counts(), inputs)?;
+        }
+        Some((drafter, ModelBody::Totals(_))) => {
+            let bytes_per_token = bytes_per_token_of_totals(drafter);
+            let layer = CacheLayers { reach: Some(Reach::Full), layers: 1, bytes_per_token, state_bytes: 0.0 };
+            all.extend((bytes_per_token > 0.0).then_some(layer));
+        }
+        None => {}
+    }
+    Some(all)
+}
+
+fn add_layers(
+    all: &mut Vec<CacheLayers>,
+    deployment: &Deployment,
+    architecture: &Architecture,
+    kind_counts: &[u64],
+    inputs: u64,
+) -> Option<()> {
     for (kind, &count) in architecture.layer_kinds.iter().zip(kind_counts).filter(|(_, count)| **count > 0) {
-        let layer = of_layer(deployment, &kind.layer)?;
+        let layer = of_layer(deployment, &kind.layer, inputs)?;
         if layer.reach.is_none() && layer.state_bytes == 0.0 {
             continue;
         }
@@ -160,12 +226,20 @@ fn layers(deployment: &Deployment, architecture: &Architecture, kind_counts: &[u
             None => all.push(CacheLayers { layers: count, ..layer }),
         }
     }
-    Some(all)
+    Some(())
 }
 
-fn of_layer(deployment: &Deployment, layer: &Layer) -> Option<CacheLayers> {
-    let mut found =
-        CacheLayers { reach: None, layers: 0, bytes_per_token: 0.0, state_bytes: state_bytes(deployment, layer) };
+/// Bytes that a token takes on one device in the cache of a drafter known by its totals.
+fn bytes_per_token_of_totals(drafter: &Drafter<'_>) -> f64 {
+    match &drafter.deployment.model().body {
+        ModelBody::Totals(totals) => totals.kv_bytes_per_token.as_bytes() / shares(&drafter.deployment) as f64,
+        ModelBody::Architecture(_) => 0.0,
+    }
+}
+
+fn of_layer(deployment: &Deployment, layer: &Layer, inputs: u64) -> Option<CacheLayers> {
+    let state_bytes = state_bytes(deployment, layer, inputs);
+    let mut found = CacheLayers { reach: None, layers: 0, bytes_per_token: 0.0, state_bytes };
     for pass in layer.kept_passes() {
         let reach = match deployment.reach(pass.reach) {
             // Selected entries, one per token, are all kept.
@@ -200,14 +274,30 @@ fn pass_bytes(deployment: &Deployment, layer: &Layer, pass: &AttentionPass) -> f
     }
 }
 
-/// Bytes of the state of a sequence in one layer, on one device.
-fn state_bytes(deployment: &Deployment, layer: &Layer) -> f64 {
+/// Bytes of the state of a sequence in one layer, on one device, whose convolution remembers so many inputs more.
+fn state_bytes(deployment: &Deployment, layer: &Layer, inputs: u64) -> f64 {
     let Mixer::Recurrent(recurrent) = &layer.mixer else { return 0.0 };
     let MemoryRules { state_bits, convolution_bits, .. } = &deployment.engine().memory;
     let convolution = recurrent.convolution_elements();
     let matrix = recurrent.state_elements() - convolution;
-    let bits = matrix as f64 * bits(state_bits) + convolution as f64 * bits(convolution_bits);
+    let convolution = convolution as f64 + inputs as f64 * elements_per_input(recurrent) as f64;
+    let bits = matrix as f64 * bits(state_bits) + convolution * bits(convolution_bits);
     bits / 8.0 / shares(deployment) as f64
+}
+
+/// Elements of an input that a convolution remembers, where it remembers one more for each token that is proposed.
+///
+/// Source: vLLM, vllm/model_executor/layers/mamba/mamba_utils.py: `num_spec` in the shapes of Mamba-2, gated delta nets and Kimi delta
+/// attention, but not of Mamba-1 and short convolutions.
+const fn elements_per_input(recurrent: &Recurrent) -> u64 {
+    match *recurrent {
+        Recurrent::Mamba2 { heads, head_dim, groups, state, .. } => heads * head_dim + 2 * groups * state,
+        Recurrent::GatedDeltaNet { key_heads, value_heads, key_dim, value_dim, .. } => {
+            2 * key_heads * key_dim + value_heads * value_dim
+        }
+        Recurrent::KimiDelta { heads, head_dim, .. } => 3 * heads * head_dim,
+        Recurrent::Mamba1 { .. } | Recurrent::Lightning { .. } | Recurrent::ShortConvolution { .. } => 0,
+    }
 }
 
 fn bits(rule: &Option<Sourced<f64>>) -> f64 {

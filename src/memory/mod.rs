@@ -4,6 +4,8 @@
 //! suggestions, [`Deployment::kv_pool`] for what the engine prints when it starts, and [`Deployment::max_context_tokens`],
 //! [`Deployment::max_sequences`], [`Deployment::with_fewest_devices`] for the inverse questions.
 //!
+//! With speculative decoding the same is asked of [`MemoryModel::with_drafter`].
+//!
 //! [`Deployment`]: crate::deployment::Deployment
 //! [`Deployment::memory_plan`]: crate::deployment::Deployment::memory_plan
 //! [`Deployment::fit`]: crate::deployment::Deployment::fit
@@ -16,6 +18,7 @@
 
 mod activations;
 mod cache;
+mod drafting;
 mod model;
 mod paged;
 mod plan;
@@ -23,8 +26,10 @@ mod pool;
 mod search;
 mod suggest;
 mod table;
+mod weights;
 
 pub(crate) use cache::STATE_BITS;
+pub use drafting::{Drafting, DraftingError};
 pub use model::MemoryModel;
 pub use plan::{DoesNotFit, Location, MemoryPart, MemoryPlan, Shortage};
 pub use pool::KvPool;

@@ -2,20 +2,23 @@
 
 use super::activations::Activations;
 use super::cache::{Cache, Need};
+use super::drafting::{Drafter, Drafting, Speculation};
 use super::pool::KvPool;
-use super::{DoesNotFit, Location, MemoryPlan, Shortage};
+use super::{DoesNotFit, Location, MemoryPlan, Shortage, weights};
 use crate::deployment::{Deployment, Offload, Place, ShardedModel};
-use crate::engine::{Budget, ByDevice, MemoryRules};
-use crate::format::WeightFormat;
+use crate::engine::{Budget, ByDevice};
 use crate::hardware::Device;
-use crate::model::{Architecture, Mixer, ModelBody, Totals};
+use crate::model::{Architecture, ModelBody, Totals};
 use crate::profile::Sourced;
 use crate::units::Bytes;
+use std::sync::Arc;
 
 /// Memory need of a deployment as coefficients: compiled once, evaluated for any batch and context without allocation.
 ///
 /// Every stage of a pipeline, and the host if parts of the model live there, is accounted for by itself: memories are never summed up.
 /// Sequences are spread evenly over the ranks of data-parallel attention; those of other replicas are not counted.
+///
+/// A drafter for speculative decoding ([`with_drafter`](Self::with_drafter)) is part of the last stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryModel {
     /// Never empty.
@@ -30,9 +33,11 @@ pub struct MemoryModel {
 pub(super) struct PlaceMemory {
     pub(super) location: Location,
     weights: Bytes,
+    drafter_weights: Bytes,
     overhead: Bytes,
     graphs: Bytes,
     pub(super) activations: Activations,
+    drafter_activations: Option<Activations>,
     pub(super) cache: Cache,
     /// Share of the cache that is here; the rest is streamed.
     cache_share: f64,
@@ -61,14 +66,47 @@ impl MemoryModel {
         Self::of_parts(deployment, deployment.sharded().as_ref())
     }
 
-    /// The same with the model taken apart already.
+    /// The memory need of a deployment with speculative decoding: `draft_tokens` are proposed at once, by a drafter or, without one, by
+    /// looking them up in the text. Without both it is that of [`new`](Self::new).
+    ///
+    /// # Formula
+    /// On top of what the deployment needs, with `k` proposed tokens:
+    /// - on each device of the last stage, a share of the drafter's weights without those of the target ([`Drafting`]), and its cache: its
+    ///   layers join the groups of the target's in a paged cache;
+    /// - `k` more states per sequence for layers with states, and for those of a grouped pool `k` more inputs that a convolution remembers;
+    /// - in paged caches, `k` more tokens per sequence while they are verified, and `k` more that a drafter proposes next, but no more than
+    ///   the model's longest context;
+    /// - activations of the larger of the two, which run one after the other; where memory is allocated as needed, of both.
+    ///
+    /// A drafter that is cut over fewer devices than the stage has is counted where it is.
+    ///
+    /// # Source
+    /// vLLM: vllm/v1/core/kv_cache_manager.py (`allocate_slots`), vllm/v1/kv_cache_interface.py (`num_speculative_blocks`),
+    /// vllm/model_executor/layers/mamba/mamba_utils.py (`num_spec`); start-up logs in the test data.
+    ///
+    /// # Validity
+    /// Hidden vectors of inner layers, which EAGLE-3 keeps for its head, are not counted among the activations.
+    pub fn with_drafter(deployment: &Deployment, draft_tokens: u64, drafter: Option<&Drafting>) -> Self {
+        let speculation = Speculation { draft_tokens, drafting: drafter };
+        Self::with_speculation(deployment, deployment.sharded().as_ref(), &speculation)
+    }
+
+    /// The need of the deployment alone, with the model taken apart already.
     pub(crate) fn of_parts(deployment: &Deployment, sharded: Option<&ShardedModel<'_>>) -> Self {
+        Self::with_speculation(deployment, sharded, &Speculation::default())
+    }
+
+    fn with_speculation(
+        deployment: &Deployment,
+        sharded: Option<&ShardedModel<'_>>,
+        speculation: &Speculation<'_>,
+    ) -> Self {
         let places = match (&deployment.model().body, sharded) {
             (ModelBody::Architecture(architecture), Some(sharded)) => {
-                of_architecture(deployment, architecture, sharded)
+                of_architecture(deployment, architecture, sharded, speculation)
             }
             (ModelBody::Architecture(_), None) => Vec::new(),
-            (ModelBody::Totals(totals), _) => vec![PlaceMemory::of_totals(deployment, totals)],
+            (ModelBody::Totals(totals), _) => vec![PlaceMemory::of_totals(deployment, totals, speculation)],
         };
         Self {
             places,
@@ -77,9 +115,14 @@ impl MemoryModel {
         }
     }
 
-    /// Bytes of weights on one device of the stage that has most, replicated parts included.
+    /// Bytes of weights on one device of the stage that has most, replicated parts and the drafter included.
     pub fn weights(&self) -> Bytes {
-        self.on_devices().map(|place| place.weights).fold(Bytes::ZERO, Bytes::max)
+        self.on_devices().map(|place| place.weights + place.drafter_weights).fold(Bytes::ZERO, Bytes::max)
+    }
+
+    /// Bytes of the drafter's weights on one device that holds it, without those that are the target's too.
+    pub fn drafter_weights(&self) -> Bytes {
+        self.places.iter().map(|place| place.drafter_weights).fold(Bytes::ZERO, Bytes::max)
     }
 
     /// Bytes of key-value cache for one sequence of `context` tokens on one device of the stage that has most, as the engine charges
@@ -178,52 +221,76 @@ fn of_architecture(
     deployment: &Deployment,
     architecture: &Architecture,
     sharded: &ShardedModel<'_>,
+    speculation: &Speculation<'_>,
 ) -> Vec<PlaceMemory> {
+    // The last stage has the hidden states that heads start from. Where nothing is on devices, the drafter is not either.
+    let places = sharded.places();
+    let last_stage = places.iter().rposition(|place| !place.is_host).or(places.len().checked_sub(1));
     let stages = sharded.places().iter().filter(|place| !place.is_host).count() as u32;
     let mut stage = 0;
-    let mut memory = |place: &Place| {
+    let mut memory = |(index, place): (usize, &Place)| {
         stage += u32::from(!place.is_host);
         let location = match (place.is_host, stages) {
             (true, _) => Location::Host,
             (false, 1) => Location::Devices,
             (false, of) => Location::Stage { stage, of },
         };
-        PlaceMemory::new(deployment, architecture, sharded, place, location)
+        let drafting = speculation.drafting.filter(|_| Some(index) == last_stage);
+        let here = (place.is_host || drafting.is_some()).then(|| deployment.at(place));
+        let drafter = drafting
+            .zip(here.as_ref())
+            .map(|(drafting, here)| Drafter::new(drafting, here.system().clone(), place.engine.clone()));
+        let here = here.as_ref().filter(|_| place.is_host).unwrap_or(deployment);
+        let parts = Parts { deployment, here, architecture, sharded, place, speculation, drafter: drafter.as_ref() };
+        PlaceMemory::new(&parts, location)
     };
-    sharded.places().iter().map(&mut memory).collect()
+    places.iter().enumerate().map(&mut memory).collect()
+}
+
+/// What a place is made of.
+struct Parts<'a> {
+    deployment: &'a Deployment,
+    /// The same as if everything were at this place, where that is the host.
+    here: &'a Deployment,
+    architecture: &'a Architecture,
+    sharded: &'a ShardedModel<'a>,
+    place: &'a Place,
+    speculation: &'a Speculation<'a>,
+    /// The drafter, if it is here.
+    drafter: Option<&'a Drafter<'a>>,
 }
 
 impl PlaceMemory {
-    fn new(
-        deployment: &Deployment,
-        architecture: &Architecture,
-        sharded: &ShardedModel<'_>,
-        place: &Place,
-        location: Location,
-    ) -> Self {
-        let alone = place.is_host.then(|| deployment.at(place));
-        let here = alone.as_ref().unwrap_or(deployment);
+    fn new(parts: &Parts<'_>, location: Location) -> Self {
+        let Parts { deployment, here, architecture, sharded, place, speculation, drafter } = *parts;
         let empty = Self::without_model(here, &place.device, location);
-        let cache = Cache::new(here, architecture, &place.stage.kind_counts);
-        let weights = weights(deployment, architecture, sharded, place);
+        let cache = Cache::new(here, architecture, &place.stage.kind_counts, speculation, drafter);
+        let weights = weights::of_place(deployment, architecture, sharded, place);
+        let drafter_weights = drafter.map_or(Bytes::ZERO, |drafter| drafter.weights(Some((sharded, place))));
         match deployment.offload() {
             Offload::Stream { weights: streamed, cache_share, .. } => {
                 let weights = (weights - streamed).max(Bytes::ZERO);
-                Self { weights, cache, cache_share: 1.0 - cache_share, ..empty }
+                Self { weights, drafter_weights, cache, cache_share: 1.0 - cache_share, ..empty }
             }
-            _ => Self { weights, cache, ..empty },
+            _ => Self { weights, drafter_weights, cache, ..empty },
         }
-        .with_activations(here, architecture, sharded, place)
+        .with_activations(parts)
     }
 
-    fn of_totals(deployment: &Deployment, totals: &Totals) -> Self {
+    fn of_totals(deployment: &Deployment, totals: &Totals, speculation: &Speculation<'_>) -> Self {
         let shares = f64::from(deployment.tensor_parallel()) * f64::from(deployment.pipeline_parallel().max(1));
         let empty = Self::without_model(deployment, deployment.system().device(), Location::Devices);
         let (mut weights, mut cache_share) = (totals.weight_bytes() / shares, 1.0);
         if let Offload::Stream { weights: streamed, cache_share: away, .. } = deployment.offload() {
             (weights, cache_share) = ((weights - streamed).max(Bytes::ZERO), 1.0 - away);
         }
-        Self { weights, cache: Cache::of_totals(totals.kv_bytes_per_token / shares), cache_share, ..empty }
+        let drafter = speculation
+            .drafting
+            .map(|drafting| Drafter::new(drafting, deployment.system().clone(), Arc::new(deployment.engine().clone())));
+        let cache = Cache::of_totals(totals.kv_bytes_per_token / shares, speculation, drafter.as_ref());
+        let place = Self { weights, cache, cache_share, ..empty };
+        let Some(drafter) = drafter else { return place };
+        Self { drafter_weights: drafter.weights(None), drafter_activations: activations_of(&drafter), ..place }
     }
 
     /// A device with the engine's rules and nothing loaded.
@@ -238,10 +305,12 @@ impl PlaceMemory {
         Self {
             location,
             weights: Bytes::ZERO,
+            drafter_weights: Bytes::ZERO,
             overhead: context + communication,
             graphs: Bytes::ZERO,
             activations: Activations::default(),
-            cache: Cache::of_totals(Bytes::ZERO),
+            drafter_activations: None,
+            cache: Cache::empty(),
             cache_share: 1.0,
             visible: device.usable_memory(),
             budget: rules.budget.as_ref().map(|rule| rule.value).unwrap_or_default(),
@@ -250,15 +319,10 @@ impl PlaceMemory {
         }
     }
 
-    fn with_activations(
-        self,
-        deployment: &Deployment,
-        architecture: &Architecture,
-        sharded: &ShardedModel<'_>,
-        place: &Place,
-    ) -> Self {
+    fn with_activations(self, parts: &Parts<'_>) -> Self {
+        let Parts { here: deployment, architecture, sharded, place, drafter, .. } = *parts;
         let (rules, device) = (&deployment.engine().memory, &place.device);
-        let layers: u64 = place.stage.kind_counts.iter().sum();
+        let layers = place.stage.kind_counts.iter().sum::<u64>() + drafter.map_or(0, Drafter::layers);
         let in_budget = rules.graphs_in_budget.as_ref().is_some_and(|inside| inside.value);
         let of = |rule: &Option<ByDevice<Bytes>>| rule.as_ref().map_or(Bytes::ZERO, |rule| rule.on(device));
         let all = of(&rules.graphs) + of(&rules.graphs_per_layer) * layers as f64;
@@ -274,7 +338,7 @@ impl PlaceMemory {
             }
             _ => activations,
         };
-        Self { activations, graphs, ..self }
+        Self { activations, graphs, drafter_activations: drafter.and_then(activations_of), ..self }
     }
 
     fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
@@ -287,11 +351,22 @@ impl PlaceMemory {
     fn loaded(&self, sequences: u64, context: u64) -> MemoryPlan {
         MemoryPlan {
             weights: self.weights,
-            activations: self.activations.at(sequences, context),
+            drafter_weights: self.drafter_weights,
+            activations: self.activations(sequences, context),
             graphs: self.graphs,
             overhead: self.overhead,
             visible: self.visible,
             ..MemoryPlan::default()
+        }
+    }
+
+    /// Target and drafter run one after the other in the same memory, unless each allocates what it needs.
+    fn activations(&self, sequences: u64, context: u64) -> Bytes {
+        let of_target = self.activations.at(sequences, context);
+        match self.drafter_activations.as_ref().map(|activations| activations.at(sequences, context)) {
+            None => of_target,
+            Some(of_drafter) if self.budget == Budget::AsNeeded => of_target + of_drafter,
+            Some(of_drafter) => of_target.max(of_drafter),
         }
     }
 
@@ -331,50 +406,8 @@ impl PlaceMemory {
     }
 }
 
-/// Weights as the engine loads them: without embeddings that stay on the host, with padded experts and rotary tables.
-fn weights(deployment: &Deployment, architecture: &Architecture, sharded: &ShardedModel<'_>, place: &Place) -> Bytes {
-    let rules = &place.engine.memory;
-    let stored = sharded.place_bytes(place);
-    let embeddings_elsewhere = deployment.engine().memory.embeddings_on_host.as_ref().is_some_and(|rule| rule.value);
-    // What the GPU gets of shared memory may be limited: the host's part is not counted then.
-    let separate = !place.device.has_unified_memory() || place.device.usable_memory() < place.device.capacity();
-    let first = || sharded.places().iter().find(|place| place.stage.is_first);
-    let moved = match (embeddings_elsewhere, place.is_host) {
-        (true, true) if !place.stage.is_first => first().map_or(Bytes::ZERO, |first| sharded.look_up_bytes(first)),
-        (true, false) if separate => Bytes::ZERO - sharded.look_up_bytes(place),
-        _ => Bytes::ZERO,
-    };
-    stored + moved + padding(deployment, sharded, place, rules) + rotary_tables(architecture, place, rules)
-}
-
-/// What padding of 4-bit experts to the kernel's tiles adds.
-fn padding(deployment: &Deployment, sharded: &ShardedModel<'_>, place: &Place, rules: &MemoryRules) -> Bytes {
-    if *deployment.weights() != WeightFormat::Mxfp4 || place.is_host {
-        return Bytes::ZERO;
-    }
-    let hidden = rules.expert_hidden_multiple.as_ref().map_or(1, |rule| rule.value.max(1));
-    let intermediate = rules.expert_intermediate_multiple.as_ref().map_or(1, |rule| rule.on(&place.device).max(1));
-    sharded.expert_padding(place, deployment.expert_slices(), hidden, intermediate)
-}
-
-/// A cosine and a sine for every position and rotary dimension, in 16 bits, for every head size.
-fn rotary_tables(architecture: &Architecture, place: &Place, rules: &MemoryRules) -> Bytes {
-    if !rules.rotary_table.as_ref().is_some_and(|rule| rule.value) || place.is_host {
-        return Bytes::ZERO;
-    }
-    let mut sizes: Vec<u64> = Vec::new();
-    for (kind, _) in architecture.layer_kinds.iter().zip(&place.stage.kind_counts).filter(|(_, count)| **count > 0) {
-        let size = match &kind.layer.mixer {
-            Mixer::Attention(attention) => attention.head_dim,
-            Mixer::LatentAttention(latent) => latent.qk_rope_head_dim,
-            _ => continue,
-        };
-        if !sizes.contains(&size) {
-            sizes.push(size);
-        }
-    }
-    let elements = architecture.max_context_tokens as f64 * sizes.iter().sum::<u64>() as f64;
-    Bytes::from_bytes(elements * 2.0)
+fn activations_of(drafter: &Drafter<'_>) -> Option<Activations> {
+    Some(Activations::new(&drafter.deployment, drafter.architecture()?, true))
 }
 
 fn bytes(rule: &Option<Sourced<Bytes>>) -> Bytes {

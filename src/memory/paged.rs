@@ -1,6 +1,7 @@
 //! A cache cut into blocks, as vLLM, SGLang and TensorRT-LLM keep it.
 
 use super::cache::{CacheLayers, Need, step_beside_window};
+use super::drafting::Speculation;
 use crate::deployment::Deployment;
 use crate::engine::{CacheAccounting, PrintedTokens};
 use crate::model::{Architecture, Mixer, Reach};
@@ -23,8 +24,11 @@ pub(super) struct Paged {
     groups: Vec<Groups>,
     /// Groups with states.
     state_groups: u64,
-    /// States of a group that a sequence holds, each in a block of its own.
+    /// States of a group that a sequence holds, each in a block of its own; one more for each token that is proposed.
     states_per_sequence: u64,
+    /// Tokens beyond the context that a sequence takes blocks for, up to the longest context of the model.
+    tokens_ahead: u64,
+    context_limit: u64,
     /// States that are set aside once for all sequences that may run.
     reserved_states: Bytes,
     /// Bytes of the states of a sequence in a pool of their own.
@@ -48,8 +52,14 @@ struct Groups {
 
 impl Paged {
     /// The pool for these layers; `None` if none of them keeps entries that grow with the context.
-    pub(super) fn new(deployment: &Deployment, accounting: CacheAccounting, layers: &[CacheLayers]) -> Option<Self> {
+    pub(super) fn new(
+        deployment: &Deployment,
+        accounting: CacheAccounting,
+        layers: &[CacheLayers],
+        speculation: &Speculation<'_>,
+    ) -> Option<Self> {
         let rules = &deployment.engine().memory;
+        let states_per_sequence = rules.states_per_sequence.as_ref().map_or(1, |states| states.value);
         let printed = rules.printed_tokens.as_ref().map(|rule| rule.value).unwrap_or_default();
         let block_tokens = block_tokens(deployment);
         layers.iter().find(|layer| layer.reach.is_some())?;
@@ -58,37 +68,40 @@ impl Paged {
             block_bytes: Bytes::ZERO,
             groups: Vec::new(),
             state_groups: 0,
-            states_per_sequence: rules.states_per_sequence.as_ref().map_or(1, |states| states.value),
+            states_per_sequence: states_per_sequence.saturating_add(speculation.draft_tokens),
+            tokens_ahead: speculation.tokens_ahead(),
+            context_limit: deployment.context_limit().unwrap_or(u64::MAX),
             reserved_states: Bytes::ZERO,
             state_bytes: Bytes::ZERO,
             state_share: 0.0,
             printed,
         };
+        // Outside of blocks the engine keeps one state of a sequence, and one for each token that is proposed.
+        let states_of_sequence = states(layers) * (1.0 + speculation.draft_tokens as f64);
         Some(match accounting {
             CacheAccounting::Grouped => pool.grouped(deployment, layers),
-            CacheAccounting::Pools => pool.pools(deployment, layers),
-            _ => pool.uniform(deployment, layers),
+            CacheAccounting::Pools => pool.pools(deployment, layers, states_of_sequence),
+            _ => pool.uniform(deployment, layers, states_of_sequence),
         })
     }
 
     /// Every block holds its tokens in all layers.
-    fn uniform(self, deployment: &Deployment, layers: &[CacheLayers]) -> Self {
+    fn uniform(self, deployment: &Deployment, layers: &[CacheLayers], state: f64) -> Self {
         let sequences = deployment.memory_sequences().unwrap_or(1);
         Self {
             block_bytes: block_bytes(self.block_tokens, layers, |_| 1.0),
-            reserved_states: Bytes::from_bytes(states(layers) * sequences as f64),
+            reserved_states: Bytes::from_bytes(state * sequences as f64),
             groups: vec![Groups::full(1, self.block_tokens)],
             ..self
         }
     }
 
     /// A pool for full attention, one of a fixed share of its tokens for windows, one of a fixed share of all for states.
-    fn pools(self, deployment: &Deployment, layers: &[CacheLayers]) -> Self {
+    fn pools(self, deployment: &Deployment, layers: &[CacheLayers], state: f64) -> Self {
         let rules = &deployment.engine().memory;
         let window_share = rules.window_share.as_ref().map_or(1.0, |share| share.value);
         let has_full = layers.iter().any(|layer| layer.reach == Some(Reach::Full));
         let share = |reach: Reach| if has_full && is_window(reach) { window_share } else { 1.0 };
-        let state = states(layers);
         Self {
             block_bytes: block_bytes(self.block_tokens, layers, share),
             state_bytes: Bytes::from_bytes(state),
@@ -130,13 +143,18 @@ impl Paged {
 
     /// Blocks of the states of a sequence.
     const fn state_blocks(&self) -> u64 {
-        self.state_groups * self.states_per_sequence
+        self.state_groups.saturating_mul(self.states_per_sequence)
+    }
+
+    /// Tokens that a sequence of this context takes blocks for.
+    fn tokens(&self, context: u64) -> u64 {
+        context.saturating_add(self.tokens_ahead).min(self.context_limit.max(context))
     }
 
     /// What so many sequences of this context take of the pool.
     pub(super) fn need(&self, sequences: u64, context: u64) -> Need {
         let blocks = |count: u64| self.block_bytes * (count as f64 * sequences as f64);
-        let cache = blocks(self.cache_blocks(context));
+        let cache = blocks(self.cache_blocks(self.tokens(context)));
         let state = self.state_bytes * sequences as f64;
         // Two pools of fixed shares: each is as large as the other asks for.
         let (state, cache) = match self.state_share > 0.0 {

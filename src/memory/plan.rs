@@ -9,7 +9,9 @@ use std::fmt;
 pub struct MemoryPlan {
     /// Weights of one device as loaded: replicated parts, padding and tables included.
     pub weights: Bytes,
-    /// Key-value cache of one device, in whole blocks where the engine has blocks.
+    /// The same of the drafter for speculative decoding, without what it shares with the model.
+    pub drafter_weights: Bytes,
+    /// Key-value cache of one device, the drafter's included, in whole blocks where the engine has blocks.
     pub kv_cache: Bytes,
     /// Recurrent state of one device.
     pub state: Bytes,
@@ -34,6 +36,8 @@ const TIGHT: f64 = 0.95;
 pub enum MemoryPart {
     /// Weights.
     Weights,
+    /// Weights of the drafter for speculative decoding.
+    Drafter,
     /// Key-value cache.
     KvCache,
     /// Recurrent state.
@@ -48,14 +52,15 @@ pub enum MemoryPart {
 
 impl MemoryPart {
     /// Every part, in the order in which engines allocate them.
-    pub const ALL: [Self; 6] =
-        [Self::Overhead, Self::Weights, Self::Activations, Self::Graphs, Self::State, Self::KvCache];
+    pub const ALL: [Self; 7] =
+        [Self::Overhead, Self::Weights, Self::Drafter, Self::Activations, Self::Graphs, Self::State, Self::KvCache];
 }
 
 impl fmt::Display for MemoryPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Weights => "weights",
+            Self::Drafter => "weights of the drafter",
             Self::KvCache => "cached keys and values",
             Self::State => "recurrent states",
             Self::Activations => "activations",
@@ -73,7 +78,7 @@ impl MemoryPlan {
 
     /// Everything that does not depend on the sequences: what the cache has to share the capacity with.
     pub fn fixed(&self) -> Bytes {
-        self.weights + self.activations + self.graphs + self.overhead
+        self.weights + self.drafter_weights + self.activations + self.graphs + self.overhead
     }
 
     /// Whether the device has enough.
@@ -115,6 +120,7 @@ impl MemoryPlan {
     pub const fn part(&self, part: MemoryPart) -> Bytes {
         match part {
             MemoryPart::Weights => self.weights,
+            MemoryPart::Drafter => self.drafter_weights,
             MemoryPart::KvCache => self.kv_cache,
             MemoryPart::State => self.state,
             MemoryPart::Activations => self.activations,

@@ -108,7 +108,7 @@ impl Change {
 }
 
 impl DoesNotFit {
-    /// With every change to the deployment that was found to help, the least intrusive first.
+    /// With every change to the deployment that was found to help, the least intrusive first. They are tried without a drafter.
     #[must_use]
     pub fn with_suggestions(mut self: Box<Self>, deployment: &Deployment, sequences: u64, context: u64) -> Box<Self> {
         self.suggestions = suggestions(deployment, sequences, context);

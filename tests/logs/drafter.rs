@@ -1,10 +1,11 @@
-//! Models with a drafter for speculative decoding, which the library does not know: its layers as further layers of the model.
+//! Models with a drafter for speculative decoding.
 
 use super::Log;
-use llm_roofline::model::{Architecture, LayerKind, Mixer, ModelBody, Reach, Recurrent};
+use llm_roofline::memory::{Drafting, MemoryModel};
+use llm_roofline::model::{Architecture, Layer, Mixer, Reach};
 use llm_roofline::prelude::*;
 
-/// A drafter of layers with the key-value heads of the model's own.
+/// A drafter of layers with the key-value heads of the model's own, which has the model's embeddings and output head.
 pub struct Drafter {
     pub layers: usize,
     pub reach: Reach,
@@ -13,36 +14,36 @@ pub struct Drafter {
 }
 
 impl Drafter {
-    /// The deployment of the log with it. A state is kept for each proposed token beside the two of prefix caching, which is on in all of
-    /// these logs, and its convolution remembers as many inputs more.
-    pub fn beside(&self, log: &Log) -> Deployment {
-        let deployment = log.deployment();
-        let mut model = deployment.model().clone();
-        let ModelBody::Architecture(architecture) = &mut model.body else { panic!("{}: totals only", log.id()) };
-        self.add_layers(architecture);
-        let mut engine = deployment.engine().clone();
-        let states = engine.memory.states_per_sequence.as_mut().expect("a rule for states");
-        states.value = 2 + self.proposes;
-        let bare = Deployment::new(model, deployment.system().clone())
-            .with_engine(engine)
-            .with_weights(deployment.weights().clone());
-        bare.with_kv(*deployment.kv()).with_tensor_parallel(deployment.tensor_parallel())
+    /// The memory of the log's deployment with it. Prefix caching, which keeps a second state of a sequence, is on in all of these logs.
+    pub fn beside(&self, log: &Log) -> MemoryModel {
+        let target = log.deployment();
+        let mut engine = target.engine().clone();
+        if let Some(states) = &mut engine.memory.states_per_sequence {
+            states.value = 2;
+        }
+        let target = target.with_engine(engine);
+        MemoryModel::with_drafter(&target, self.proposes, Some(&self.drafting(&target)))
     }
 
-    fn add_layers(&self, architecture: &mut Architecture) {
-        for kind in &mut architecture.layer_kinds {
-            if let Mixer::Recurrent(Recurrent::GatedDeltaNet { conv_kernel, .. }) = &mut kind.layer.mixer {
-                *conv_kernel += self.proposes;
-            }
-        }
-        let full = architecture.layer_kinds.iter().find(|kind| matches!(kind.layer.mixer, Mixer::Attention(_)));
-        let mut drafting: LayerKind = full.expect("attention").clone();
-        drafting.name = "drafting".into();
-        if let Mixer::Attention(attention) = &mut drafting.layer.mixer {
+    fn drafting(&self, target: &Deployment) -> Drafting {
+        let architecture = target.model().architecture().expect("a known architecture");
+        let layers = std::iter::repeat_n(("drafting".to_string(), self.layer(architecture)), self.layers);
+        let Architecture { hidden_size, vocab_size, max_context_tokens, .. } = *architecture;
+        let drafting = Architecture::from_layers(hidden_size, vocab_size, max_context_tokens, layers);
+        let model = Model::from_architecture("drafter", &target.model().family, drafting);
+        let deployment = Deployment::new(model, target.system().clone())
+            .with_weights(target.weights().clone())
+            .with_kv(*target.kv())
+            .with_tensor_parallel(target.tensor_parallel());
+        Drafting::new(deployment).with_shared_embedding().with_shared_lm_head()
+    }
+
+    fn layer(&self, architecture: &Architecture) -> Layer {
+        let attending = |layer: &&Layer| matches!(layer.mixer, Mixer::Attention(_));
+        let mut layer = architecture.iter_layers().find(attending).expect("attention").clone();
+        if let Mixer::Attention(attention) = &mut layer.mixer {
             attention.reach = self.reach;
         }
-        architecture.layer_kinds.push(drafting);
-        let last = architecture.layer_kinds.len() - 1;
-        architecture.layer_order.extend(std::iter::repeat_n(last, self.layers));
+        layer
     }
 }

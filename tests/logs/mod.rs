@@ -107,7 +107,7 @@ impl Log {
 
     /// [`pool_as_printed`] of the configuration.
     pub fn pool_as_printed(&self) -> Option<KvPool> {
-        pool_as_printed(self, &self.deployment())
+        pool_as_printed(self, &MemoryModel::new(&self.deployment()))
     }
 
     /// The pool of the printed GiB as they stand.
@@ -128,10 +128,9 @@ impl Log {
     }
 }
 
-/// The smallest pool of the deployment that has the printed memory, to its two decimals, and agrees with everything that the log prints in
+/// The smallest pool that has the printed memory, to its two decimals, and agrees with everything that the log prints in
 /// blocks, tokens and sequences, to the last digit.
-pub fn pool_as_printed(log: &Log, deployment: &Deployment) -> Option<KvPool> {
-    let model = MemoryModel::new(deployment);
+pub fn pool_as_printed(log: &Log, model: &MemoryModel) -> Option<KvPool> {
     let block = model.kv_pool_in(Bytes::from_gib(1.0), log.longest_context()).block_bytes;
     let pool = |blocks: u64| model.kv_pool_in(block * (blocks as f64 + 0.5), log.longest_context());
     let agrees = |found: &KvPool| {
