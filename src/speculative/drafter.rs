@@ -3,6 +3,7 @@
 use super::{Method, SpeculationError};
 use crate::deployment::Deployment;
 use crate::format::{TensorClass, WeightFormat};
+use crate::memory::Drafting;
 use crate::model::{
     Architecture, Attention, FeedForward, KvSource, Layer, LayerKind, Linear, Mixer, Model, Reach, Split,
 };
@@ -16,7 +17,7 @@ const USUAL_HEAD_DIM: u64 = 128;
 ///
 /// Heads are held in 16 bits and prediction modules in the format of the target, both cut as the target is: their passes have as many launches
 /// and all-reduces on eight devices as on one.
-pub(super) fn built_for(method: Method, target: &Deployment) -> Result<Option<Deployment>, SpeculationError> {
+pub(super) fn built_for(method: Method, target: &Deployment) -> Result<Option<Drafting>, SpeculationError> {
     let architecture = || {
         let model = target.model();
         model
@@ -35,7 +36,11 @@ pub(super) fn built_for(method: Method, target: &Deployment) -> Result<Option<De
     let (model, name) = (target.model(), method.name());
     let model = Model::from_architecture(format!("{name} drafter of {}", model.name), model.family.clone(), drafter);
     let format = if method == Method::Mtp { target.weights().clone() } else { WeightFormat::Bf16 };
-    Ok(Some(target.clone().with_model(model).with_weights(format)))
+    let drafting = Drafting::new(target.clone().with_model(model).with_weights(format));
+    // Heads of Medusa and Hydra see no tokens, and have output heads of their own; so has EAGLE-3.
+    let drafting = if matches!(method, Method::Medusa) { drafting } else { drafting.with_shared_embedding() };
+    let shares_head = matches!(method, Method::Eagle | Method::Eagle2 | Method::Mtp);
+    Ok(Some(if shares_head { drafting.with_shared_lm_head() } else { drafting }))
 }
 
 /// One layer behind a matrix that joins the embedding of a token with the target's hidden state, and the target's output head.

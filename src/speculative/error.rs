@@ -1,5 +1,6 @@
 //! What cannot be speculated with.
 
+use crate::memory::DraftingError;
 use crate::request::RequestError;
 use crate::step::CompileError;
 
@@ -71,6 +72,9 @@ pub enum SpeculationError {
     /// The drafter cannot be run.
     #[error("drafter: {0}")]
     Drafter(#[source] CompileError),
+    /// The drafter cannot be put beside the target.
+    #[error(transparent)]
+    Drafting(#[from] DraftingError),
     /// The request cannot be answered.
     #[error(transparent)]
     Request(#[from] RequestError),

@@ -1,7 +1,8 @@
 //! The answer: latencies and rates with speculation, beside those without.
 
 use super::{CycleCost, SpeculationError, SpeculativeModel};
-use crate::request::{Request, RequestEstimate};
+use crate::memory::MemoryPlan;
+use crate::request::{Request, RequestError, RequestEstimate};
 use crate::step::{Interval, StepModel};
 use crate::units::{Seconds, TokensPerSecond};
 
@@ -37,6 +38,8 @@ pub struct SpeculativeEstimate {
     pub speedup: Option<Speedup>,
     /// The quotient of the end-to-end latencies: less, since prompts gain nothing.
     pub e2e_speedup: Speedup,
+    /// Memory of each device at the end of the answer, drafter and proposals included.
+    pub memory: MemoryPlan,
     /// The same request without speculation.
     pub plain: RequestEstimate,
 }
@@ -69,6 +72,7 @@ impl SpeculativeModel {
     /// [`SpeculationError::Request`] for zero tokens, a context beyond the model's, or too little memory for target and drafter.
     pub fn request(&self, request: &Request) -> Result<SpeculativeEstimate, SpeculationError> {
         let plain = self.target().request(request)?;
+        let memory = self.memory().check(request.batch, request.context_tokens()).map_err(RequestError::from)?;
         let drafted = self.speculation().proposal().draft_tokens() > 0;
         let drafting =
             self.drafter().filter(|_| drafted).map_or(Seconds::ZERO, |drafter| drafter.prefill(request).total());
@@ -94,6 +98,7 @@ impl SpeculativeModel {
             output_tps_total: rate(batch * request.output_tokens as f64, e2e),
             speedup: tpot.zip(plain.tpot).map(|(with, without)| self.speedup_of(without / with)),
             e2e_speedup: self.speedup_of(plain.e2e / e2e),
+            memory,
             plain,
         })
     }

@@ -3,6 +3,7 @@
 use super::{Acceptance, Method, Proposal, Speculation, SpeculationError};
 use crate::deployment::Deployment;
 use crate::engine::{Keys, Parameter, Quantity};
+use crate::memory::MemoryModel;
 use crate::model::{Layer, Mixer};
 use crate::operator::OperatorClass;
 use crate::step::{StepCost, StepModel};
@@ -24,8 +25,9 @@ use crate::units::Seconds;
 /// let speculation = Speculation::new(Method::Eagle3, &target)?.with_draft_tokens(3)?.with_acceptance_rate(0.7)?;
 /// let model = SpeculativeModel::compile(&target, &speculation)?;
 ///
-/// // Alone, a sequence decodes nearly twice as fast; among 256 others it would decode slower.
-/// assert!(model.speedup(1, 1000) > 1.7 && model.speedup(256, 1000) < 1.1);
+/// // Alone, a short sequence decodes nearly twice as fast; among 512 nothing is gained. Among as many long ones it is.
+/// let [alone, many, long] = [(1, 500), (512, 500), (512, 30_000)].map(|(batch, cached)| model.speedup(batch, cached));
+/// assert!(alone > 1.8 && many < 1.1 && long > 2.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -34,6 +36,7 @@ pub struct SpeculativeModel {
     target: StepModel,
     drafter: Option<StepModel>,
     law: CycleLaw,
+    memory: MemoryModel,
     tokens_per_step: f64,
 }
 
@@ -80,11 +83,15 @@ impl SpeculativeModel {
     /// # Errors
     /// [`SpeculationError::Target`] and [`SpeculationError::Drafter`] if no engine could run them, memory aside.
     pub fn compile(target: &Deployment, speculation: &Speculation) -> Result<Self, SpeculationError> {
+        if let Some(drafting) = speculation.drafting() {
+            drafting.check(target)?;
+        }
         let drafter = speculation.drafter().map(StepModel::compile).transpose().map_err(SpeculationError::Drafter)?;
         Ok(Self {
             target: StepModel::compile(target).map_err(SpeculationError::Target)?,
             drafter,
             law: CycleLaw::of(target, speculation.drafter()),
+            memory: memory(target, speculation),
             tokens_per_step: speculation.tokens_per_step(),
             speculation: speculation.clone(),
         })
@@ -101,7 +108,8 @@ impl SpeculativeModel {
     #[must_use]
     pub fn with_proposal(self, proposal: Proposal) -> Self {
         let speculation = self.speculation.with_proposal(proposal);
-        Self { tokens_per_step: speculation.tokens_per_step(), speculation, ..self }
+        let memory = memory(self.target.deployment(), &speculation);
+        Self { tokens_per_step: speculation.tokens_per_step(), memory, speculation, ..self }
     }
 
     /// What was compiled.
@@ -117,6 +125,11 @@ impl SpeculativeModel {
     /// The drafter; `None` where candidates come from no model.
     pub const fn drafter(&self) -> Option<&StepModel> {
         self.drafter.as_ref()
+    }
+
+    /// The memory need of target, drafter and proposals.
+    pub const fn memory(&self) -> &MemoryModel {
+        &self.memory
     }
 
     /// Tokens that a cycle yields for each sequence in the mean: the accepted proposals and one of the target's own.
@@ -170,6 +183,12 @@ impl SpeculativeModel {
             None => cost.total(),
         }
     }
+}
+
+fn memory(target: &Deployment, speculation: &Speculation) -> MemoryModel {
+    let draft_tokens = speculation.proposal().draft_tokens();
+    let drafting = speculation.drafting().filter(|_| draft_tokens > 0);
+    MemoryModel::with_drafter(target, draft_tokens, drafting)
 }
 
 /// Whether the drafter computes every accepted token anew, from the target's hidden states; a draft model has cached its own proposals.

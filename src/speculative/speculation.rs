@@ -3,6 +3,7 @@
 use super::published::typical_acceptance;
 use super::{Acceptance, Method, Proposal, SpeculationError, drafter};
 use crate::deployment::Deployment;
+use crate::memory::Drafting;
 
 /// A way of speculating for one target: who drafts, what is proposed in each cycle, how often it is accepted.
 ///
@@ -28,7 +29,7 @@ pub struct Speculation {
     acceptance: Acceptance,
     /// Whether somebody said how often proposals are accepted.
     acceptance_is_typical: bool,
-    drafter: Option<Deployment>,
+    drafting: Option<Drafting>,
 }
 
 impl Speculation {
@@ -42,25 +43,25 @@ impl Speculation {
         Ok(Self::by(method, drafter::built_for(method, target)?))
     }
 
-    /// A smaller model drafts, on devices of its own or on some of the target's: its deployment says where, and under which engine.
+    /// A smaller model drafts on the devices of the target, or on some of them: its deployment says on how many and in which formats.
     pub fn draft_model(draft: Deployment) -> Self {
-        Self::by(Method::DraftModel, Some(draft))
+        Self::by(Method::DraftModel, Some(Drafting::new(draft)))
     }
 
-    fn by(method: Method, drafter: Option<Deployment>) -> Self {
+    fn by(method: Method, drafting: Option<Drafting>) -> Self {
         Self {
             method,
             proposal: method.usual_proposal(),
             acceptance: typical_acceptance(method),
             acceptance_is_typical: true,
-            drafter,
+            drafting,
         }
     }
 
     /// With another drafter: a head of other dimensions, say.
     #[must_use]
-    pub fn with_drafter(self, drafter: Deployment) -> Self {
-        Self { drafter: Some(drafter), ..self }
+    pub fn with_drafter(self, drafter: Drafting) -> Self {
+        Self { drafting: Some(drafter), ..self }
     }
 
     /// With proposals of this shape.
@@ -116,8 +117,13 @@ impl Speculation {
     }
 
     /// What the drafter is and where it runs; `None` where candidates come from no model.
-    pub const fn drafter(&self) -> Option<&Deployment> {
-        self.drafter.as_ref()
+    pub fn drafter(&self) -> Option<&Deployment> {
+        self.drafting.as_ref().map(|drafting| &drafting.deployment)
+    }
+
+    /// The same with the weights that it shares with the target.
+    pub const fn drafting(&self) -> Option<&Drafting> {
+        self.drafting.as_ref()
     }
 
     /// Tokens that a step of the target yields in the mean, its own included.
