@@ -14,6 +14,9 @@ use std::fs::{self, File};
 struct Arguments {
     /// File of measurements (.csv); its columns are the fields of `calibrate::Measurement`
     measurements: String,
+    /// Another one, of speed-ups by speculative decoding: scored in a section of its own, whatever --where says
+    #[arg(long)]
+    speedups: Option<String>,
     /// Where to write the predictions: id,predicted,low,high,reason of every row
     #[arg(long)]
     out: Option<String>,
@@ -34,17 +37,18 @@ fn main() -> std::process::ExitCode {
 
 fn run() -> Result<String, Box<dyn Error>> {
     let arguments = Arguments::parse();
-    let path = &arguments.measurements;
     let catalog = Catalog::embedded();
-    let rows = read_measurements(File::open(path).map_err(|error| format!("{path}: {error}"))?, path)?;
+    let mut rows = read(&arguments.measurements)?;
+    let filtered = rows.len();
+    rows.extend(arguments.speedups.as_deref().map(read).transpose()?.unwrap_or_default());
     let mut predictor = Predictor::new(catalog);
     let predictions: Vec<_> = rows.iter().map(|row| predictor.predict(row)).collect();
     if let Some(out) = &arguments.out {
         write_predictions(out, &rows, &predictions).map_err(|error| format!("{out}: {error}"))?;
     }
     let mut scored: Vec<(Measurement, Scored)> = Vec::new();
-    for (row, prediction) in rows.into_iter().zip(&predictions) {
-        if matches(&row, &arguments.conditions)? {
+    for (index, (row, prediction)) in rows.into_iter().zip(&predictions).enumerate() {
+        if index >= filtered || matches(&row, &arguments.conditions)? {
             let score = Scored::new(&row, prediction.as_ref().ok());
             scored.push((row, score));
         }
@@ -58,6 +62,10 @@ fn run() -> Result<String, Box<dyn Error>> {
     let key = |row: &Measurement| arguments.by.iter().map(|column| row.column(column)).collect::<Option<Vec<_>>>();
     let table = ScoreTable::by(arguments.by.join(" / "), &scored, |row| Some(key(row)?.join(" / ")));
     if table.lines.is_empty() { Err("--by: no such column, or no rows".into()) } else { Ok(table.to_string()) }
+}
+
+fn read(path: &str) -> Result<Vec<Measurement>, Box<dyn Error>> {
+    Ok(read_measurements(File::open(path).map_err(|error| format!("{path}: {error}"))?, path)?)
 }
 
 fn matches(row: &Measurement, conditions: &[String]) -> Result<bool, Box<dyn Error>> {

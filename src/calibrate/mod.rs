@@ -18,6 +18,11 @@
 //! | `weights-gib`, `activation-gib`, `non-torch-gib` | parts that a log prints, in place of those that are predicted |
 //! | `threads` | cores of a processor that were at work, such as `2/16` |
 //! | `backend` | the backend of the engine |
+//! | `method` | how tokens are drafted, for `speedup` by speculative decoding: `eagle3`, `mtp`, `ngram`, ... |
+//! | `acceptance_length`, or `acceptance_rate` | tokens per step with the target's own, or the rate per comparison |
+//! | `steps`, `topk`, `num_draft_tokens` | the shape of the proposals, counted as SGLang does: the root is one of `num_draft_tokens` |
+//! | `draft` | the draft model, by its name in the catalog |
+//! | `dataset` | what was asked, from which lengths are assumed where none are stated |
 //!
 //! ```
 //! use llm_roofline::calibrate::{Predictor, read_measurements};
@@ -46,4 +51,4 @@ mod speculation;
 pub use measurement::{Measurement, MeasurementError, Tag, read_measurements};
 pub use predict::{Prediction, Predictor, Refusal, price};
 pub use report::{Phase, accuracy_report, format_family};
-pub use score::{ErrorStatistics, OomRecall, Score, ScoreTable, Scored};
+pub use score::{BenefitSign, ErrorStatistics, OomRecall, Score, ScoreTable, Scored};

@@ -1,6 +1,7 @@
 //! How accurate the predictions are, as a page of tables.
 
-use super::{Measurement, OomRecall, ScoreTable, Scored};
+use super::score::SPEEDUP;
+use super::{BenefitSign, Measurement, OomRecall, ScoreTable, Scored};
 use crate::catalog::Catalog;
 use std::fmt::{self, Write};
 
@@ -59,17 +60,42 @@ pub fn format_family(name: &str) -> &'static str {
 }
 
 /// The accuracy page: the rows that count for the targets, then all rows, each split by phase, mode, metric, engine, hardware
-/// generation and format. In Markdown.
+/// generation and format; and speed-ups by speculative decoding by themselves. In Markdown.
 pub fn accuracy_report(catalog: &Catalog, rows: &[(Measurement, Scored)]) -> String {
+    let (speedups, rows): (Vec<_>, Vec<_>) = rows.iter().cloned().partition(|(row, _)| row.metric == SPEEDUP);
     let core: Vec<(Measurement, Scored)> = rows.iter().filter(|(row, _)| row.core == Some(true)).cloned().collect();
     let mut page = String::from(INTRODUCTION);
-    for (title, rows) in [("Rows that count for the targets", core.as_slice()), ("All rows", rows)] {
+    for (title, rows) in [("Rows that count for the targets", &core), ("All rows", &rows)] {
         if !rows.is_empty() {
             // Writing into a string cannot fail.
             let _ = section(&mut page, catalog, title, rows);
         }
     }
+    if !speedups.is_empty() {
+        let _ = speculation(&mut page, &speedups);
+    }
     page
+}
+
+/// Speed-ups by speculative decoding, given how much is accepted.
+fn speculation(page: &mut String, rows: &[(Measurement, Scored)]) -> fmt::Result {
+    writeln!(page, "\n## Speculative decoding: how many times faster, given the acceptance\n")?;
+    let tag = |row: &Measurement, name| row.tag(name).map(String::from);
+    let shape = |row: &Measurement| Some(format!("{} / {}", tag(row, "steps")?, tag(row, "topk")?));
+    let tables = [
+        ScoreTable::by("speed-ups", rows, |_| Some("all".into())),
+        ScoreTable::by("engine", rows, |row| Some(row.engine.clone())),
+        ScoreTable::by("model", rows, |row| Some(row.model.clone())),
+        ScoreTable::by("method", rows, |row| tag(row, "method")),
+        ScoreTable::by("batch", rows, |row| row.column("concurrency")),
+        ScoreTable::by("steps / top-k", rows, shape),
+    ];
+    for table in tables.iter().filter(|table| !table.lines.is_empty()) {
+        writeln!(page, "{table}")?;
+    }
+    let sign = BenefitSign::of(rows.iter().map(|(_, scored)| scored));
+    let Some(right) = sign.right else { return Ok(()) };
+    writeln!(page, "Of {} effects beyond 5 %, {:.1} % were predicted with the right sign.", sign.rows, right * 100.0)
 }
 
 const INTRODUCTION: &str = "# Accuracy\n\n\

@@ -199,6 +199,31 @@ impl OomRecall {
     }
 }
 
+/// How often it was foreseen whether speculative decoding makes it faster or slower.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BenefitSign {
+    /// Predicted rows of metric `speedup` that are more than 5 % away from 1.
+    pub rows: usize,
+    /// Share of them on the side of 1 that was predicted; `None` without rows.
+    pub right: Option<f64>,
+}
+
+impl BenefitSign {
+    /// The share over rows of metric `speedup`; the others, and those without a prediction, are left out.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Scored>) -> Self {
+        let clear = rows.into_iter().filter(|row| row.metric == SPEEDUP && (row.value - 1.0).abs() > CLEAR_EFFECT);
+        let right: Vec<bool> =
+            clear.filter_map(|row| row.predicted.map(|predicted| (predicted > 1.0) == (row.value > 1.0))).collect();
+        let share = |right: &[bool]| right.iter().filter(|right| **right).count() as f64 / right.len() as f64;
+        Self { rows: right.len(), right: (!right.is_empty()).then(|| share(&right)) }
+    }
+}
+
+pub(super) const SPEEDUP: &str = "speedup";
+/// Effects below this are within what repeats differ by.
+const CLEAR_EFFECT: f64 = 0.05;
+
 /// The smallest value up to which the cumulated weight reaches the share; NaN without values.
 fn weighted_quantile(values: &[(f64, f64)], share: f64) -> f64 {
     let mut sorted = values.to_vec();
