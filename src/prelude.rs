@@ -8,5 +8,6 @@ pub use crate::model::{Model, Totals};
 pub use crate::operator::OperatorClass;
 pub use crate::request::{Request, RequestEstimate};
 pub use crate::roofline::{Bound, Roofline};
+pub use crate::speculative::{Speculation, SpeculativeEstimate, SpeculativeModel};
 pub use crate::step::{StepLoad, StepModel};
 pub use crate::units::*;

@@ -16,6 +16,7 @@ mod published;
 mod rate;
 mod search;
 mod speculation;
+mod text;
 
 pub use acceptance::Acceptance;
 pub use error::SpeculationError;
