@@ -28,7 +28,7 @@ impl Speculated {
         let method = row.tag("method").ok_or_else(|| tag_refused(row, "method", "a method such as eagle3"))?;
         let method: Method = method.parse().map_err(Refusal::Speculation)?;
         let speculation = match method {
-            Method::DraftModel => Speculation::draft_model(draft_model(catalog, row, target, assumptions)),
+            Method::DraftModel => Speculation::draft_model(draft_model(catalog, row, target, assumptions)?),
             _ => Speculation::new(method, target).map_err(Refusal::Speculation)?,
         };
         let speculation = match proposal(row)? {
@@ -45,8 +45,11 @@ impl Speculated {
         };
         let speculation = match number(row, "acceptance_length", "tokens per step, at least 1")? {
             Some(length) => speculation.with_measured_tokens_per_step(length).map_err(Refusal::Speculation)?,
-            None => match number(row, "acceptance_rate", "a number from 0 to 1")? {
-                Some(rate) => speculation.with_acceptance_rate(rate).map_err(Refusal::Speculation)?,
+            None => match number(row, "acceptance_rate", "accepted over proposed, from 0 to 1")? {
+                Some(share) => {
+                    let length = 1.0 + share * speculation.proposal().draft_tokens() as f64;
+                    speculation.with_measured_tokens_per_step(length).map_err(Refusal::Speculation)?
+                }
                 None => speculation,
             },
         };
@@ -62,14 +65,16 @@ impl Speculated {
 }
 
 fn proposal(row: &Measurement) -> Result<Option<Proposal>, Refusal> {
-    let count = |name| Ok::<_, Refusal>(number(row, name, "a whole number from 1")?.map(|number| number as u64));
+    // Means of drafts of changing length are rounded.
+    let count =
+        |name| Ok::<_, Refusal>(number(row, name, "a number from 1")?.map(|number| number.round().max(1.0) as u64));
     let (steps, top_k, verified) = (count("steps")?, count("topk")?, count("num_draft_tokens")?);
     let proposal = match (steps, top_k.unwrap_or(1), verified) {
         (None, _, None) => return Ok(None),
         (Some(steps), 1, _) => Proposal::chain(steps),
         (None, 1, Some(verified)) => Proposal::chain(verified.saturating_sub(1)),
         (steps, top_k, verified) => {
-            let verified = verified.or(steps.map(|steps| steps + 1)).unwrap_or(1);
+            let verified = verified.or(steps.map(|steps| steps.saturating_add(1))).unwrap_or(1);
             Proposal::tree(top_k, steps.unwrap_or(verified - 1), verified.saturating_sub(1))
         }
     };
@@ -87,17 +92,23 @@ fn tag_refused(row: &Measurement, name: &str, expected: &'static str) -> Refusal
     Refusal::Tag { tag: name.into(), value, expected }
 }
 
-/// The draft model that a row names, or a small one.
-fn draft_model(catalog: &Catalog, row: &Measurement, target: &Deployment, assumptions: &mut Vec<String>) -> Deployment {
+/// The draft model that a row names, or a small one; in 16 bits where `draft_format` does not say otherwise.
+fn draft_model(
+    catalog: &Catalog,
+    row: &Measurement,
+    target: &Deployment,
+    assumptions: &mut Vec<String>,
+) -> Result<Deployment, Refusal> {
     let named = row.tag("draft").and_then(|name| catalog.model(name).ok());
-    let draft = target.clone().with_weights(WeightFormat::Bf16);
-    match named {
+    let format = row.tag("draft_format").map(str::parse).transpose()?.unwrap_or(WeightFormat::Bf16);
+    let draft = target.clone().with_weights(format);
+    Ok(match named {
         Some(model) => draft.with_model(model),
         None => {
             assumptions.push("draft model of 68 million parameters in two layers, as the one of Spec-Bench".into());
             draft.with_model(vicuna_68m())
         }
-    }
+    })
 }
 
 /// double7/vicuna-68m, the draft model of Spec-Bench.
@@ -120,15 +131,17 @@ fn vicuna_68m() -> Model {
 
 /// Requests in flight, and how long they are.
 fn request(row: &Measurement, assumptions: &mut Vec<String>) -> Request {
-    let count = |tokens: f64| (tokens.round() as u64).max(1);
+    let count = |tokens: f64| (tokens.round().min(LONGEST) as u64).max(1);
     let dataset = row.tag("dataset").map(|name| name.to_lowercase().replace(['-', '_'], ""));
     let known = dataset.and_then(|name| LENGTHS.iter().find(|(known, ..)| name.starts_with(known)));
     let (cached, new, output) = known.map_or(USUAL_LENGTHS, |(_, cached, new, output)| (*cached, *new, *output));
-    let (cached, prompt) = match row.input_tokens {
-        Some(tokens) => (0, count(tokens)),
-        None => (cached, cached + new),
+    let (cached, prompt) = match (row.input_tokens, row.context_tokens) {
+        (Some(tokens), _) => (0, count(tokens)),
+        // Decode alone: the cache is filled when it starts.
+        (None, Some(tokens)) => (count(tokens) - 1, count(tokens)),
+        (None, None) => (cached, cached + new),
     };
-    if row.input_tokens.is_none() || row.output_tokens.is_none() {
+    if (row.input_tokens.is_none() && row.context_tokens.is_none()) || row.output_tokens.is_none() {
         assumptions
             .push(format!("lengths not stated: prompts of {prompt} tokens ({cached} cached) and answers of {output}"));
     }
@@ -136,6 +149,8 @@ fn request(row: &Measurement, assumptions: &mut Vec<String>) -> Request {
     Request::new(prompt, output).with_batch(row.concurrency.map_or(1, count)).with_cached_prompt_tokens(cached)
 }
 
+/// Longer prompts and answers are priced as this: nobody has them, and the steps of a prompt are priced one by one.
+const LONGEST: f64 = (1_u64 << 24) as f64;
 /// Tokens of prompts in the prefix cache and beyond it, and of answers.
 const USUAL_LENGTHS: (u64, u64, u64) = (0, 250, 500);
 /// The same by data set: question sets in tokens of today's models, answers as SpecForge's benchmarks of Qwen3 models imply (sgl-project/sglang
