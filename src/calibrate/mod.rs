@@ -19,9 +19,9 @@
 //! | `threads` | cores of a processor that were at work, such as `2/16` |
 //! | `backend` | the backend of the engine |
 //! | `method` | how tokens are drafted, for `speedup` by speculative decoding: `eagle3`, `mtp`, `ngram`, ... |
-//! | `acceptance_length`, or `acceptance_rate` | tokens per step with the target's own, or the rate per comparison |
+//! | `acceptance_length`, or `acceptance_rate` | tokens per step with the target's own, or accepted over proposed as engines print it |
 //! | `steps`, `topk`, `num_draft_tokens` | the shape of the proposals, counted as SGLang does: the root is one of `num_draft_tokens` |
-//! | `draft` | the draft model, by its name in the catalog |
+//! | `draft`, `draft_format` | the draft model, by its name in the catalog, and the format of its weights |
 //! | `dataset` | what was asked, from which lengths are assumed where none are stated |
 //!
 //! ```

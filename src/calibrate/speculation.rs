@@ -102,13 +102,18 @@ fn draft_model(
     let named = row.tag("draft").and_then(|name| catalog.model(name).ok());
     let format = row.tag("draft_format").map(str::parse).transpose()?.unwrap_or(WeightFormat::Bf16);
     let draft = target.clone().with_weights(format);
-    Ok(match named {
+    let draft = match named {
         Some(model) => draft.with_model(model),
         None => {
             assumptions.push("draft model of 68 million parameters in two layers, as the one of Spec-Bench".into());
             draft.with_model(vicuna_68m())
         }
-    })
+    };
+    if draft.check().is_ok() {
+        return Ok(draft);
+    }
+    assumptions.push("draft model on one device: its heads cannot be divided as the target's are".into());
+    Ok(draft.with_tensor_parallel(1))
 }
 
 /// double7/vicuna-68m, the draft model of Spec-Bench.
