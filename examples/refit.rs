@@ -4,9 +4,7 @@
 mod shared;
 
 use clap::Parser;
-use llm_roofline::calibrate::fit::refit::{Refit, read_free_parameters};
-use llm_roofline::calibrate::fit::set_in_text;
-use llm_roofline::calibrate::{Measurement, read_measurements};
+use llm_roofline::calibrate::{Measurement, fit::*};
 use llm_roofline::prelude::*;
 use std::{collections::BTreeSet, error::Error, fs};
 
@@ -17,13 +15,15 @@ struct Arguments {
     measurements: String,
     /// Table of free constants: profile,parameter,prior,log_sd
     priors: String,
+    /// Another file of measurements, of speed-ups by speculative decoding
+    #[arg(long)]
+    speedups: Option<String>,
     /// Folder of the engine profiles to write the constants into
     #[arg(long)]
     write: Option<String>,
     /// Instead of fitting all: leave out the values of this column (device, model, source), fold by fold, and predict them
     #[arg(long)]
     leave_out: Option<String>,
-    /// Number of folds
     #[arg(long, default_value_t = 6)]
     folds: usize,
     /// Where to write the predictions of the left-out rows
@@ -32,22 +32,22 @@ struct Arguments {
 }
 
 fn main() -> std::process::ExitCode {
-    shared::finish(run())
+    shared::finish(run(&Arguments::parse()))
 }
 
-fn run() -> Result<String, Box<dyn Error>> {
-    let arguments = Arguments::parse();
-    let rows = read_measurements(fs::File::open(&arguments.measurements)?, &arguments.measurements)?;
-    let free = read_free_parameters(&fs::read_to_string(&arguments.priors)?)?;
-    let rows = rows.iter().filter(|row| matches!(row.mode.as_str(), "single_stream" | "static_batch"));
-    let refit = Refit::new(Catalog::embedded(), rows, free)?;
+fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+    let rows = shared::measurements([&arguments.measurements].into_iter().chain(&arguments.speedups))?;
+    let free = refit::read_free_parameters(&fs::read_to_string(&arguments.priors)?)?;
+    let batches = ["single_stream", "static_batch"];
+    let rows = rows.iter().filter(|row| batches.contains(&row.mode.as_str()) || row.metric == "speedup");
+    let refit = refit::Refit::new(Catalog::embedded(), rows, free)?;
     match &arguments.leave_out {
-        Some(column) => leave_out(&refit, column, &arguments),
+        Some(column) => leave_out(&refit, column, arguments),
         None => fit_all(&refit, arguments.write.as_deref()),
     }
 }
 
-fn fit_all(refit: &Refit<'_>, folder: Option<&str>) -> Result<String, Box<dyn Error>> {
+fn fit_all(refit: &refit::Refit<'_>, folder: Option<&str>) -> Result<String, Box<dyn Error>> {
     let solution = refit.solve()?;
     let mut table = format!("{:<24} {:<52} {:>11} {:>11} {:>6}\n", "profile", "parameter", "prior", "fitted", "+- %");
     for ((free, theta), sd) in refit.free().iter().zip(&solution.theta).zip(&solution.sd) {
@@ -56,18 +56,18 @@ fn fit_all(refit: &Refit<'_>, folder: Option<&str>) -> Result<String, Box<dyn Er
         let moved = *sd < 0.95 * free.log_sd || (theta - free.prior.ln()).abs() > 0.25 * free.log_sd;
         if let Some(folder) = folder.filter(|_| moved) {
             let path = format!("{folder}/{}.toml", free.profile);
-            let changed = set_in_text(&fs::read_to_string(&path)?, free, value);
-            fs::write(&path, changed.ok_or_else(|| format!("{path}: no {name}"))?)?;
+            let text = set_in_text(&fs::read_to_string(&path)?, free, value);
+            fs::write(&path, text.ok_or_else(|| format!("{path}: no {name}"))?)?;
         }
     }
-    let (rows, objective) = (refit.rows().count(), solution.objective);
-    Ok(format!("{table}{rows} rows, objective {objective:.1} after {} iterations", solution.iterations))
+    let (rows, iterations) = (refit.rows().count(), solution.iterations);
+    Ok(format!("{table}{rows} rows, objective {:.1} after {iterations} iterations", solution.objective))
 }
 
-fn leave_out(refit: &Refit<'_>, column: &str, arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+fn leave_out(refit: &refit::Refit<'_>, column: &str, arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let value = |row: &Measurement| row.column(column).unwrap_or_default();
-    let values: Vec<String> = refit.rows().map(value).collect::<BTreeSet<_>>().into_iter().collect();
-    let fold = |row: &Measurement| values.binary_search(&value(row)).unwrap_or(0) % arguments.folds;
+    let values: BTreeSet<String> = refit.rows().map(value).collect();
+    let fold = |row: &Measurement| values.range(..value(row)).count() % arguments.folds;
     let mut writer = csv::Writer::from_path(&arguments.out)?;
     writer.write_record(["id", "predicted"])?;
     for index in 0..arguments.folds {

@@ -4,20 +4,18 @@
 mod shared;
 
 use clap::Parser;
-use llm_roofline::calibrate::*;
-use llm_roofline::prelude::*;
+use llm_roofline::{calibrate::*, prelude::*};
 use std::error::Error;
-use std::fs::{self, File};
 
 /// Predicts published measurements and prints error tables.
 #[derive(Parser)]
 struct Arguments {
     /// File of measurements (.csv); its columns are the fields of `calibrate::Measurement`
     measurements: String,
-    /// Another one, of speed-ups by speculative decoding: scored in a section of its own, whatever --where says
+    /// Another one, of speed-ups by speculative decoding, scored whatever --where says
     #[arg(long)]
     speedups: Option<String>,
-    /// Where to write the predictions: id,predicted,low,high,reason of every row
+    /// Where to write the predictions
     #[arg(long)]
     out: Option<String>,
     /// Where to write the accuracy page (Markdown)
@@ -32,46 +30,41 @@ struct Arguments {
 }
 
 fn main() -> std::process::ExitCode {
-    shared::finish(run())
+    shared::finish(run(&Arguments::parse()))
 }
 
-fn run() -> Result<String, Box<dyn Error>> {
-    let arguments = Arguments::parse();
+fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let catalog = Catalog::embedded();
-    let mut rows = read(&arguments.measurements)?;
+    let mut rows = shared::measurements([&arguments.measurements])?;
     let filtered = rows.len();
-    rows.extend(arguments.speedups.as_deref().map(read).transpose()?.unwrap_or_default());
+    rows.extend(shared::measurements(&arguments.speedups)?);
     let mut predictor = Predictor::new(catalog);
-    let predictions: Vec<_> = rows.iter().map(|row| predictor.predict(row)).collect();
+    let predictions = rows.iter().map(|row| predictor.predict(row)).collect::<Vec<_>>();
     if let Some(out) = &arguments.out {
-        write_predictions(out, &rows, &predictions).map_err(|error| format!("{out}: {error}"))?;
+        write_predictions(out, &rows, &predictions)?;
     }
-    let mut scored: Vec<(Measurement, Scored)> = Vec::new();
+    let mut scored = Vec::new();
     for (index, (row, prediction)) in rows.into_iter().zip(&predictions).enumerate() {
         if index >= filtered || matches(&row, &arguments.conditions)? {
-            let score = Scored::new(&row, prediction.as_ref().ok());
-            scored.push((row, score));
+            scored.push((row.clone(), Scored::new(&row, prediction.as_ref().ok())));
         }
     }
+    let page = accuracy_report(catalog, &scored);
     if let Some(report) = &arguments.report {
-        fs::write(report, accuracy_report(catalog, &scored)).map_err(|error| format!("{report}: {error}"))?;
+        std::fs::write(report, &page).map_err(|e| format!("{report}: {e}"))?;
     }
     if arguments.by.is_empty() {
-        return Ok(accuracy_report(catalog, &scored));
+        return Ok(page);
     }
     let key = |row: &Measurement| arguments.by.iter().map(|column| row.column(column)).collect::<Option<Vec<_>>>();
-    let table = ScoreTable::by(arguments.by.join(" / "), &scored, |row| Some(key(row)?.join(" / ")));
+    let table = ScoreTable::by(arguments.by.join(" / "), &scored, |row| key(row).map(|key| key.join(" / ")));
     if table.lines.is_empty() { Err("--by: no such column, or no rows".into()) } else { Ok(table.to_string()) }
-}
-
-fn read(path: &str) -> Result<Vec<Measurement>, Box<dyn Error>> {
-    Ok(read_measurements(File::open(path).map_err(|error| format!("{path}: {error}"))?, path)?)
 }
 
 fn matches(row: &Measurement, conditions: &[String]) -> Result<bool, Box<dyn Error>> {
     conditions.iter().try_fold(true, |all, condition| {
         let (column, values) = condition.split_once('=').ok_or("--where wants column=value")?;
-        let found = row.column(column).ok_or_else(|| format!("--where {condition}: no column `{column}`"))?;
+        let found = row.column(column).ok_or(format!("--where {condition}: no column `{column}`"))?;
         Ok(all && values.split('|').any(|value| value == found))
     })
 }
@@ -81,7 +74,7 @@ fn write_predictions(path: &str, rows: &[Measurement], results: &[Result<Predict
     writer.write_record(["id", "predicted", "low", "high", "reason"])?;
     for (row, result) in rows.iter().zip(results) {
         let number = |value: fn(&Prediction) -> f64| result.as_ref().map(|p| value(p).to_string()).unwrap_or_default();
-        let reason = result.as_ref().err().map(|refusal| refusal.to_string()).unwrap_or_default();
+        let reason = result.as_ref().err().map(Refusal::to_string).unwrap_or_default();
         writer.write_record([&row.id, &number(|p| p.predicted), &number(|p| p.low), &number(|p| p.high), &reason])?;
     }
     Ok(writer.flush()?)

@@ -78,6 +78,19 @@ pub fn deployment(
     Ok(deployment)
 }
 
+/// The rows of files of measurements, one after another.
+#[cfg(feature = "calibrate")]
+pub fn measurements<'a>(
+    paths: impl IntoIterator<Item = &'a String>,
+) -> Result<Vec<llm_roofline::calibrate::Measurement>, Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for path in paths {
+        let file = std::fs::File::open(path).map_err(|error| format!("{path}: {error}"))?;
+        rows.extend(llm_roofline::calibrate::read_measurements(file, path)?);
+    }
+    Ok(rows)
+}
+
 fn text(path: &str) -> Result<String, Box<dyn Error>> {
     std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}").into())
 }

@@ -1,6 +1,7 @@
 //! From a measured row to a prediction: which deployment, which steps, which number.
 
 use super::measurement::Measurement;
+use super::score::SPEEDUP;
 use super::settings::{self, Setting};
 use super::speculation::{self, Speculated};
 use crate::catalog::{Catalog, CatalogError, EngineQuery};
@@ -148,7 +149,7 @@ impl Predictor {
     /// [`Refusal`] if the row's mode or metric is not covered, its names are unknown, a tag of a setting is malformed, or a necessary length
     /// is missing.
     pub fn predict(&mut self, row: &Measurement) -> Result<Prediction, Refusal> {
-        if row.metric == "speedup" {
+        if row.metric == SPEEDUP {
             return self.speedup(row);
         }
         let plan = Plan::of(row)?;
@@ -208,6 +209,10 @@ impl Predictor {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn price(row: &Measurement, model: &StepModel) -> Result<f64, Refusal> {
+    if row.metric == SPEEDUP {
+        let speculated = Speculated::of(Catalog::embedded(), row, model.deployment(), &mut Vec::new())?;
+        return Ok(speculated.speedup().expected);
+    }
     Ok(Plan::of(row)?.price(row, model)?.expected)
 }
 
@@ -287,7 +292,7 @@ fn devices(
     model: &Arc<Model>,
     assumptions: &mut Vec<String>,
 ) -> Result<(u32, u32), Refusal> {
-    if row.layout_stated || row.metric != "speedup" {
+    if row.layout_stated || row.metric != SPEEDUP {
         return Ok((row.device_count, row.tp));
     }
     let alone =
@@ -341,7 +346,7 @@ const METRICS: [&str; 11] = [
     "total_tps",
     "oom",
     "kv_cache_tokens",
-    "speedup",
+    SPEEDUP,
 ];
 /// Those that only memory decides, in whatever mode.
 const MEMORY_METRICS: [&str; 2] = ["oom", "kv_cache_tokens"];

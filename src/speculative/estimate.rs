@@ -105,7 +105,7 @@ impl SpeculativeModel {
 
     /// How many times more requests are answered than without speculation while `batch` are in flight, each replaced when it ends: every prompt
     /// interrupts all others, so it counts once for each of them. Memory is not asked for.
-    pub(crate) fn closed_loop_speedup(&self, request: &Request) -> Speedup {
+    pub fn closed_loop_speedup(&self, request: &Request) -> Speedup {
         let alone = request.with_batch(1);
         let prompts = |model: &StepModel| model.prefill(&alone).total() * request.batch as f64;
         let lengths = request.output_tokens.saturating_sub(1);

@@ -4,6 +4,7 @@
 //! it is. The forward model is the library itself: a row is predicted as `validate` predicts it.
 
 use super::solver::{Options, Prior, Problem, Solution, SolveError, solve, solve_from};
+use crate::calibrate::score::SPEEDUP;
 use crate::calibrate::{Measurement, Predictor, price};
 use crate::catalog::{Catalog, CatalogError};
 use crate::deployment::Deployment;
@@ -301,6 +302,10 @@ impl Row<'_> {
     fn uses(&self, engine: &Engine, parameter: &str) -> bool {
         let mut path = parameter.splitn(4, '.');
         let (law, name, table, key) = (path.next(), path.next(), path.next(), path.next());
+        // Quotients of rates say what a cycle costs in steps, not what steps cost.
+        if (law == Some("speculation")) != (self.measurement.metric == SPEEDUP) {
+            return false;
+        }
         let (Some(law), Some(name), Some(table), Some(key)) = (law, name, table, key) else { return true };
         if table == "by_format" {
             let of_weights = matches!(law, "gemm" | "experts");
@@ -384,7 +389,7 @@ fn is_share(engine: &Engine, name: &str) -> bool {
         .any(|(candidate, parameter)| candidate == name && parameter.expected().starts_with("a share"))
 }
 
-/// Every configuration counts once in each metric, however many rows it has.
+/// Every configuration counts once in each metric, however many rows it has; with speculation, every shape of proposals.
 fn group_weights(rows: &[Row<'_>]) -> Vec<f64> {
     let group = |row: &Row<'_>| {
         let m = row.measurement;
@@ -396,6 +401,7 @@ fn group_weights(rows: &[Row<'_>]) -> Vec<f64> {
             m.model.clone(),
             m.weight_format.clone(),
             m.metric.clone(),
+            ["method", "steps", "topk"].map(|tag| m.tag(tag).map(String::from)),
         )
     };
     let mut sizes: HashMap<_, f64> = HashMap::new();
