@@ -90,7 +90,7 @@ impl AcceptanceRate {
     /// # Formula
     /// `(1 - a^(g+1)) / (1 - a)`, from 1 at `a = 0` to `g + 1` at `a = 1` (Leviathan et al., equation 1).
     pub fn tokens_per_step(self, draft_tokens: u64) -> f64 {
-        let (rate, positions) = (self.0, draft_tokens.min(DRAFT_TOKEN_LIMIT) as f64 + 1.0);
+        let (rate, positions) = (self.0, draft_tokens as f64 + 1.0);
         // Near 1 the quotient loses digits; the sum it stands for has few terms then only if the chain is short.
         let rejected = 1.0 - rate;
         if rejected * positions < 1e-6 {
