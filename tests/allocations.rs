@@ -7,6 +7,7 @@ use common::{Setup, attention, chunking_engine, dense, layer, lossy_engine};
 use llm_roofline::memory::{Drafting, MemoryModel};
 use llm_roofline::model::{Architecture, FeedForward, LatentAttention, Mixer, Moe, Reach, Recurrent};
 use llm_roofline::prelude::*;
+use llm_roofline::speculative::{Acceptance, Method, Proposal, Speculation, SpeculativeModel};
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
 
@@ -166,4 +167,41 @@ fn memory_with_a_drafter_allocates_nothing() {
     assert!(count == 0 && plans > Bytes::ZERO, "{count}");
     let (count, pool) = allocations(|| memory.kv_pool(8192));
     assert!(count == 0 && pool.block_bytes > Bytes::ZERO, "{count}");
+}
+
+/// Cycles of chains, under drafters of every sort; searches over many of them.
+#[test]
+fn speculation_with_chains_allocates_nothing() {
+    let catalog = Catalog::embedded();
+    let serve = |model: &str, devices: u32| {
+        let system = System::new(catalog.device("h200-sxm-141gb").unwrap(), devices).unwrap();
+        Deployment::new(catalog.model(model).unwrap(), system).with_engine(catalog.engine("sglang-2026").unwrap())
+    };
+    let dense = serve("llama-3.1-70b", 4);
+    let draft = Speculation::draft_model(serve("llama-3.2-1b", 1));
+    let hybrid = serve("qwen3-next-80b-a3b", 4);
+    let heads = [(&dense, Method::Eagle3), (&dense, Method::NGram), (&hybrid, Method::Mtp)]
+        .map(|(target, method)| (target, Speculation::new(method, target).unwrap()));
+    for (target, speculation) in heads.into_iter().chain([(&dense, draft)]) {
+        for acceptance in [
+            Acceptance::rate(0.7).unwrap(),
+            Acceptance::per_position([0.8, 0.7, 0.6]).unwrap(),
+            Acceptance::measured(2.5, Proposal::chain(4).unwrap()).unwrap(),
+        ] {
+            let speculation = speculation.clone().with_draft_tokens(3).unwrap().with_acceptance(acceptance);
+            let model = SpeculativeModel::compile(target, &speculation).unwrap();
+            let method = speculation.method();
+            let (count, cycle) = allocations(|| model.cycle(16, 1000));
+            assert_eq!(count, 0, "a cycle of {method}");
+            assert!(cycle.total() > Seconds::ZERO);
+            let (count, speedup) = allocations(|| model.speedup(16, 1000));
+            assert!(count == 0 && speedup > 0.0, "a speed-up of {method}");
+            let (count, best) = allocations(|| model.best_draft_tokens(16, 1000, 16));
+            assert!(count == 0 && best.is_ok(), "the best chain of {method}");
+            let (count, _) = allocations(|| (model.break_even_acceptance(16, 1000), model.break_even_batch(1000, 64)));
+            assert_eq!(count, 0, "break-even points of {method}");
+            let (count, answer) = allocations(|| model.request(&Request::new(1000, 500).with_batch(3)));
+            assert!(count == 0 && answer.is_ok(), "estimate of a request with {method}");
+        }
+    }
 }

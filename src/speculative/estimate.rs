@@ -113,7 +113,8 @@ impl SpeculativeModel {
             prompts(self.target()) + self.target().decode_run(request.batch, request.prompt_tokens, lengths).total();
         let cycles =
             self.cycle_of(self.speculation().proposal(), request.batch, request.prompt_tokens, lengths).total();
-        let drafted = prompts(self.target()) + self.drafter().map_or(Seconds::ZERO, prompts);
+        let drafts = self.speculation().proposal().draft_tokens() > 0;
+        let drafted = prompts(self.target()) + self.drafter().filter(|_| drafts).map_or(Seconds::ZERO, prompts);
         self.speedup_of(plain / (drafted + cycles / self.tokens_per_step()))
     }
 

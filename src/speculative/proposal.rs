@@ -113,7 +113,7 @@ impl Proposal {
         let mut tokens = 1.0;
         if !self.is_tree() {
             let mut path = 1.0;
-            for position in 0..self.depth {
+            for position in 0..self.most_accepted() {
                 path *= candidate(position, 0);
                 tokens += path;
             }

@@ -90,7 +90,7 @@ impl AcceptanceRate {
     /// # Formula
     /// `(1 - a^(g+1)) / (1 - a)`, from 1 at `a = 0` to `g + 1` at `a = 1` (Leviathan et al., equation 1).
     pub fn tokens_per_step(self, draft_tokens: u64) -> f64 {
-        let (rate, positions) = (self.0, draft_tokens.min(DRAFT_TOKEN_LIMIT) as f64 + 1.0);
+        let (rate, positions) = (self.0, draft_tokens as f64 + 1.0);
         // Near 1 the quotient loses digits; the sum it stands for has few terms then only if the chain is short.
         let rejected = 1.0 - rate;
         if rejected * positions < 1e-6 {
@@ -129,11 +129,11 @@ impl AcceptanceRate {
     /// `(g c + g + 1) / tokens_per_step` (Leviathan et al., theorem 3.11).
     ///
     /// # Errors
-    /// [`SpeculationError::NotARatio`] for a ratio that is negative or not finite.
+    /// [`SpeculationError::NotARatio`] for a ratio that is negative or not finite, or a factor that is not.
     pub fn operations_factor(self, draft_tokens: u64, draft_operations: f64) -> Result<f64, SpeculationError> {
         let cost = ratio("operations of the draft", draft_operations)?;
         let proposed = draft_tokens as f64;
-        Ok((proposed * cost + proposed + 1.0) / self.tokens_per_step(draft_tokens))
+        ratio("operations factor", (proposed * cost + proposed + 1.0) / self.tokens_per_step(draft_tokens))
     }
 
     /// The length of chains with the largest [`speedup`](Self::speedup), up to 256; 0 if none gains.
@@ -169,7 +169,8 @@ impl std::fmt::Display for AcceptanceRate {
 /// `tokens_per_step / (g T_D/T_T + T_V/T_T)` (MagicDec, arXiv:2408.11049, equation 2).
 ///
 /// # Errors
-/// [`SpeculationError::NotARatio`] for numbers that are negative or not finite, and if both costs are zero.
+/// [`SpeculationError::NotARatio`] for numbers that are negative or not finite, and where both costs are too small for a finite
+/// speed-up.
 ///
 /// ```
 /// use llm_roofline::speculative::{AcceptanceRate, speedup_of_costs};
@@ -187,11 +188,7 @@ pub fn speedup_of_costs(
     let tokens = ratio("tokens per step", tokens_per_step)?;
     let cycle =
         draft_tokens as f64 * ratio("cost of the draft", draft_cost)? + ratio("cost of verifying", verify_cost)?;
-    if cycle > 0.0 {
-        Ok(tokens / cycle)
-    } else {
-        Err(SpeculationError::NotARatio { what: "speed-up", value: f64::INFINITY })
-    }
+    ratio("speed-up", tokens / cycle)
 }
 
 pub(super) fn probability(what: &'static str, value: f64) -> Result<f64, SpeculationError> {
