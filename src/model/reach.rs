@@ -120,6 +120,31 @@ impl Reach {
         }
     }
 
+    /// By how much [`read`](Self::read) of `new` tokens grows with the next cached token, from `cached` ones on.
+    pub fn read_slope(self, cached: u64, new: u64) -> f64 {
+        match self {
+            Self::Selected { ratio, .. } if cached < self.read_saturation(new) => 1.0 / tokens_per_entry(ratio),
+            Self::Selected { .. } => 0.0,
+            _ => self.slope(cached.saturating_add(1)),
+        }
+    }
+
+    /// The cached tokens up to which [`read`](Self::read) of `new` tokens stays on the line through `cached`, if the line ends apart from that of
+    /// `attended`.
+    pub const fn read_line_end(self, cached: u64, new: u64) -> Option<u64> {
+        let limit = self.read_saturation(new);
+        if cached < limit && limit < u64::MAX { Some(limit) } else { None }
+    }
+
+    /// The cached tokens from which on `new` tokens read no more entries of a selection: each of them selects its own.
+    const fn read_saturation(self, new: u64) -> u64 {
+        match self {
+            Self::Selected { top: 0, .. } => u64::MAX,
+            Self::Selected { ratio, top } => saturation(ratio, top).saturating_mul(new).saturating_sub(new),
+            _ => u64::MAX,
+        }
+    }
+
     /// The last position up to which `attended` stays on the line through `n`, if the line ends.
     ///
     /// From `n` to there, `attended(m) = attended(n) + (m - n) * slope(n)`.
@@ -165,6 +190,11 @@ impl Reaches {
     /// The place of a reach in the list.
     pub fn position(&self, reach: Reach) -> Option<usize> {
         self.as_slice().iter().position(|known| *known == reach)
+    }
+
+    /// The nearest number of cached tokens at which what any of them reads leaves its line, see [`Reach::read_line_end`].
+    pub fn read_line_end(&self, cached: u64, new: u64) -> Option<u64> {
+        self.as_slice().iter().filter_map(|reach| reach.read_line_end(cached, new)).min()
     }
 
     /// The nearest position at or after `n` where any of them leaves its line, see [`Reach::line_end`].

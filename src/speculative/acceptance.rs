@@ -29,7 +29,7 @@ enum Form {
     Rate(AcceptanceRate),
     /// By position; the last one holds for all that follow.
     PerPosition(Vec<AcceptanceRate>),
-    /// By rank among the candidates of a position.
+    /// By rank among the candidates of a position, the best first.
     PerRank(Vec<f64>),
     /// Tokens per step as measured, and the rate that this means for other shapes.
     Measured { tokens: f64, proposal: Proposal, rate: AcceptanceRate },
@@ -53,14 +53,15 @@ impl Acceptance {
         if rates.is_empty() { Err(SpeculationError::NoRates) } else { Ok(Self { form: Form::PerPosition(rates) }) }
     }
 
-    /// For trees: the probability of each rank of candidate to be the right one, best first.
+    /// For trees: the probability of each candidate of a position to be the right one, in any order.
     ///
     /// # Errors
     /// [`SpeculationError::NotAProbability`] for a number outside of 0 to 1 and for ranks that sum up to more than 1,
     /// [`SpeculationError::NoRates`] for an empty list.
     pub fn per_rank(rates: impl IntoIterator<Item = f64>) -> Result<Self, SpeculationError> {
-        let rates: Vec<f64> =
+        let mut rates: Vec<f64> =
             rates.into_iter().map(|rate| probability("acceptance rate", rate)).collect::<Result<_, _>>()?;
+        rates.sort_by(|a, b| b.total_cmp(a));
         if rates.is_empty() {
             return Err(SpeculationError::NoRates);
         }

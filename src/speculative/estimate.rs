@@ -73,13 +73,11 @@ impl SpeculativeModel {
     pub fn request(&self, request: &Request) -> Result<SpeculativeEstimate, SpeculationError> {
         let plain = self.target().request(request)?;
         let memory = self.memory().check(request.batch, request.context_tokens()).map_err(RequestError::from)?;
-        let drafted = self.speculation().proposal().draft_tokens() > 0;
-        let drafting =
-            self.drafter().filter(|_| drafted).map_or(Seconds::ZERO, |drafter| drafter.prefill(request).total());
+        let drafting = self.at_work().map_or(Seconds::ZERO, |drafter| drafter.prefill(request).total());
         let (ttft, batch) = (plain.ttft + drafting, request.batch as f64);
         let lengths = request.output_tokens - 1;
         let proposal = self.speculation().proposal();
-        let all = self.cycle_of(proposal, request.batch, request.prompt_tokens, lengths);
+        let all = self.cycles(proposal, request.batch, request.prompt_tokens, lengths, &plain.decode);
         let decode = all.total() / self.tokens_per_step();
         let tpot = (lengths > 0).then(|| decode / lengths as f64);
         let cycle = if lengths > 0 { all * (1.0 / lengths as f64) } else { CycleCost::default() };
@@ -109,18 +107,23 @@ impl SpeculativeModel {
         let alone = request.with_batch(1);
         let prompts = |model: &StepModel| model.prefill(&alone).total() * request.batch as f64;
         let lengths = request.output_tokens.saturating_sub(1);
-        let plain =
-            prompts(self.target()) + self.target().decode_run(request.batch, request.prompt_tokens, lengths).total();
-        let cycles =
-            self.cycle_of(self.speculation().proposal(), request.batch, request.prompt_tokens, lengths).total();
-        let drafts = self.speculation().proposal().draft_tokens() > 0;
-        let drafted = prompts(self.target()) + self.drafter().filter(|_| drafts).map_or(Seconds::ZERO, prompts);
-        self.speedup_of(plain / (drafted + cycles / self.tokens_per_step()))
+        let (proposal, batch, prompt) = (self.speculation().proposal(), request.batch, request.prompt_tokens);
+        let steps = self.plain(batch, prompt, lengths);
+        let cycles = self.cycles(proposal, batch, prompt, lengths, &steps).total() / self.tokens_per_step();
+        let drafting = self.at_work().map_or(Seconds::ZERO, prompts);
+        self.speedup_of((prompts(self.target()) + steps.total()) / (prompts(self.target()) + drafting + cycles))
+    }
+
+    /// The drafter, if anything is drafted.
+    fn at_work(&self) -> Option<&StepModel> {
+        self.drafter().filter(|_| self.speculation().proposal().draft_tokens() > 0)
     }
 
     /// A speed-up with its interval.
     pub(super) fn speedup_of(&self, expected: f64) -> Speedup {
-        let interval = Interval::around(Seconds::from_seconds(expected), self.log_deviation());
+        let drafts = self.speculation().proposal().draft_tokens() > 0;
+        let deviation = if drafts { self.log_deviation() } else { 0.0 };
+        let interval = Interval::around(Seconds::from_seconds(expected), deviation);
         Speedup { low: interval.low.as_seconds(), expected, high: interval.high.as_seconds() }
     }
 }

@@ -144,19 +144,33 @@ impl SpeculativeModel {
 
     /// The cost of one cycle of `batch` sequences that each have `cached` tokens in the cache.
     pub fn cycle(&self, batch: u64, cached: u64) -> CycleCost {
-        self.cycle_of(self.speculation.proposal(), batch, cached, 1)
+        let plain = self.plain(batch, cached, 1);
+        self.cycles(self.speculation.proposal(), batch, cached, 1, &plain)
     }
 
-    /// Cost of cycles from every length that contexts of `cached` tokens and more pass through, see [`StepModel::decode_run_of`].
-    pub(super) fn cycle_of(&self, proposal: &Proposal, batch: u64, cached: u64, lengths: u64) -> CycleCost {
-        let verify = self.target.decode_run_of(proposal.verified_tokens(), batch, cached, lengths);
-        if proposal.draft_tokens() == 0 {
-            return CycleCost { verify, ..CycleCost::default() };
+    /// Cost of steps without speculation from every length that contexts of `cached` tokens and more pass through.
+    pub(super) fn plain(&self, batch: u64, cached: u64, lengths: u64) -> StepCost {
+        self.target.decode_run(batch, cached, lengths)
+    }
+
+    /// Cost of cycles from as many lengths (see [`StepModel::decode_run_of`]), at which steps without speculation cost `plain`.
+    pub(super) fn cycles(
+        &self,
+        proposal: &Proposal,
+        batch: u64,
+        cached: u64,
+        lengths: u64,
+        plain: &StepCost,
+    ) -> CycleCost {
+        if proposal.draft_tokens() == 0 || batch == 0 {
+            return CycleCost { verify: *plain, ..CycleCost::default() };
         }
+        let verify = self.target.decode_run_of(proposal.verified_tokens(), batch, cached, lengths);
         let tree = if proposal.is_tree() { self.law.tree } else { Seconds::ZERO };
         CycleCost {
             draft: self.draft(proposal, batch, cached, lengths),
-            verify,
+            // Where kernels for many rows are faster than those for few, an engine could decode with them too: speculation gains nothing by that.
+            verify: if verify.total() < plain.total() { *plain } else { verify },
             overhead: (self.law.cycle + tree) * lengths as f64,
         }
     }

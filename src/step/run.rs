@@ -4,7 +4,7 @@ use super::cost::{OperatorTimes, StepCost};
 use super::load::StepLoad;
 use super::model::StepModel;
 use super::terms::TransferTerm;
-use crate::model::Reaches;
+use crate::model::{Reach, Reaches};
 use crate::operator::OperatorClass;
 use crate::units::Seconds;
 
@@ -46,15 +46,15 @@ impl StepModel {
         while left > 0 {
             let load = self.decode_load(new, cached, batch);
             let straight = straight_steps(self.reaches(), new, cached).min(left);
-            let slopes = slopes(self.reaches(), cached, batch);
+            let pairs = slopes(self.reaches(), batch, |reach| new as f64 * reach.slope(cached.saturating_add(1)));
+            let entries = slopes(self.reaches(), batch, |reach| reach.read_slope(cached, new));
             let priced = self.priced(&load);
             for term in &priced.decode_attention {
-                let slope = slopes[term.reach];
-                let growth = term.growth(slope * new as f64, slope);
+                let growth = term.growth(pairs[term.reach], entries[term.reach]);
                 add_series(&mut cost, &term.times(load.decode()), &growth, straight);
             }
             for term in &priced.transfers {
-                add_transfers(&mut cost, term, &load, &slopes, straight);
+                add_transfers(&mut cost, term, &load, &entries, straight);
             }
             cached = cached.saturating_add(straight);
             left -= straight;
@@ -76,19 +76,20 @@ impl StepModel {
     }
 }
 
-/// Steps, from contexts of `cached` tokens on, through which every new token stays on the line of each reach.
+/// Steps, from contexts of `cached` tokens on, through which every new token, and what they read together, stays on the line of each reach.
 fn straight_steps(reaches: &Reaches, new: u64, cached: u64) -> u64 {
     let first = cached.saturating_add(1);
-    let Some(end) = reaches.line_end(first) else { return u64::MAX };
     // While the new tokens lie on both sides of a bend, the steps are taken one by one.
-    end.saturating_sub(cached.saturating_add(new)).saturating_add(1)
+    let attended = reaches.line_end(first).map(|end| end.saturating_sub(cached.saturating_add(new)).saturating_add(1));
+    let read = reaches.read_line_end(cached, new).map(|end| end - cached);
+    attended.unwrap_or(u64::MAX).min(read.unwrap_or(u64::MAX))
 }
 
-/// By how much the entries that a token attends to grow from step to step, over all sequences.
-fn slopes(reaches: &Reaches, cached: u64, batch: f64) -> [f64; Reaches::LIMIT] {
+/// By how much something of each reach grows from step to step, over all sequences.
+fn slopes(reaches: &Reaches, batch: f64, slope: impl Fn(Reach) -> f64) -> [f64; Reaches::LIMIT] {
     let mut slopes = [0.0; Reaches::LIMIT];
-    for (slope, reach) in slopes.iter_mut().zip(reaches.as_slice()) {
-        *slope = batch * reach.slope(cached.saturating_add(1));
+    for (sum, reach) in slopes.iter_mut().zip(reaches.as_slice()) {
+        *sum = batch * slope(*reach);
     }
     slopes
 }

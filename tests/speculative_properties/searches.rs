@@ -32,13 +32,10 @@ proptest! {
             None => prop_assert!(speedup(1.0) < 1.0, "{}", speedup(1.0)),
             Some(rate) => {
                 let rate = rate.value();
-                // Where a cycle is cheaper than a step, which happens between kernels, it pays to accept nothing.
-                prop_assert!(speedup(rate) > 1.0 - 1e-6, "{} at {rate}", speedup(rate));
-                if rate > 1e-6 {
-                    prop_assert!((speedup(rate) - 1.0).abs() < 1e-6, "{} at {rate}", speedup(rate));
-                    prop_assert!(speedup(rate * (1.0 - 1e-6)) < 1.0 + 1e-12 && speedup(rate * 0.9) < 1.0);
-                }
-                if rate < 0.9 {
+                prop_assert!((speedup(rate) - 1.0).abs() < 1e-6, "{} at {rate}", speedup(rate));
+                // Drafts that cost nothing are never slower.
+                prop_assert!(rate < 1e-6 || speedup(rate * 0.9) < 1.0);
+                if (1e-6..0.9).contains(&rate) {
                     prop_assert!(speedup(rate * 1.1) > 1.0);
                 }
                 prop_assert!(speedup(1.0) >= 1.0 - 1e-12);
