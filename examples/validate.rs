@@ -5,7 +5,6 @@ mod shared;
 
 use clap::Parser;
 use llm_roofline::{calibrate::*, prelude::*};
-use std::error::Error;
 
 /// Predicts published measurements and prints error tables.
 #[derive(Parser)]
@@ -33,25 +32,25 @@ fn main() -> std::process::ExitCode {
     shared::finish(run(&Arguments::parse()))
 }
 
-fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+fn run(arguments: &Arguments) -> Result<String, Box<dyn std::error::Error>> {
     let catalog = Catalog::embedded();
     let mut rows = shared::measurements([&arguments.measurements])?;
     let filtered = rows.len();
     rows.extend(shared::measurements(&arguments.speedups)?);
     let mut predictor = Predictor::new(catalog);
-    let predictions = rows.iter().map(|row| predictor.predict(row)).collect::<Vec<_>>();
+    let predictions: Vec<_> = rows.iter().map(|row| predictor.predict(row)).collect();
     if let Some(out) = &arguments.out {
-        write_predictions(out, &rows, &predictions)?;
+        write_predictions(out, &rows, &predictions).map_err(|error| format!("{out}: {error}"))?;
     }
     let mut scored = Vec::new();
-    for (index, (row, prediction)) in rows.into_iter().zip(&predictions).enumerate() {
-        if index >= filtered || matches(&row, &arguments.conditions)? {
-            scored.push((row.clone(), Scored::new(&row, prediction.as_ref().ok())));
+    for (index, (row, prediction)) in rows.iter().zip(&predictions).enumerate() {
+        if index >= filtered || matches(row, &arguments.conditions)? {
+            scored.push((row.clone(), Scored::new(row, prediction.as_ref().ok())));
         }
     }
     let page = accuracy_report(catalog, &scored);
     if let Some(report) = &arguments.report {
-        std::fs::write(report, &page).map_err(|e| format!("{report}: {e}"))?;
+        std::fs::write(report, &page).map_err(|error| format!("{report}: {error}"))?;
     }
     if arguments.by.is_empty() {
         return Ok(page);
@@ -61,7 +60,7 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     if table.lines.is_empty() { Err("--by: no such column, or no rows".into()) } else { Ok(table.to_string()) }
 }
 
-fn matches(row: &Measurement, conditions: &[String]) -> Result<bool, Box<dyn Error>> {
+fn matches(row: &Measurement, conditions: &[String]) -> Result<bool, String> {
     conditions.iter().try_fold(true, |all, condition| {
         let (column, values) = condition.split_once('=').ok_or("--where wants column=value")?;
         let found = row.column(column).ok_or(format!("--where {condition}: no column `{column}`"))?;
