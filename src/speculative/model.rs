@@ -6,7 +6,7 @@ use crate::engine::{Keys, Parameter, Quantity};
 use crate::memory::MemoryModel;
 use crate::model::{Layer, Mixer};
 use crate::operator::OperatorClass;
-use crate::step::{StepCost, StepModel};
+use crate::step::{Explanation, StepCost, StepModel};
 use crate::units::Seconds;
 
 /// A deployment with speculative decoding, compiled. Everything is priced by the two [`StepModel`]s of target and drafter.
@@ -146,6 +146,45 @@ impl SpeculativeModel {
     pub fn cycle(&self, batch: u64, cached: u64) -> CycleCost {
         let plain = self.plain(batch, cached, 1);
         self.cycles(self.speculation.proposal(), batch, cached, 1, &plain)
+    }
+
+    /// Verification operator by operator: the step of the target over all proposals of `batch` sequences.
+    ///
+    /// ```
+    /// use llm_roofline::prelude::*;
+    /// use llm_roofline::speculative::Method;
+    ///
+    /// let catalog = Catalog::embedded();
+    /// let target = Deployment::new(catalog.model("qwen3-30b-a3b")?, System::new(catalog.device("h200-sxm-141gb")?, 1)?);
+    /// let model = SpeculativeModel::compile(&target, &Speculation::new(Method::Eagle3, &target)?.with_draft_tokens(3)?)?;
+    /// // Of 128 experts, 32 tokens are sent to 112, the 8 tokens of a step without speculation to 52.
+    /// let bytes = |explanation: &step::Explanation| {
+    ///     explanation.operators.iter().find(|operator| operator.class == OperatorClass::ExpertGemm).unwrap().work.bytes
+    /// };
+    /// let (verification, step) = (model.explain_verification(8, 1000), target_step(&model));
+    /// assert_eq!(format!("{:.2}", bytes(&verification) / bytes(&step)), "2.17");
+    /// # use llm_roofline::step;
+    /// # fn target_step(model: &SpeculativeModel) -> step::Explanation {
+    /// #     let mut load = model.target().load();
+    /// #     load.add_decode(1000, 1, 8.0);
+    /// #     model.target().explain(&load)
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain_verification(&self, batch: u64, cached: u64) -> Explanation {
+        let mut load = self.target.load();
+        load.add_decode(cached, self.speculation.proposal().verified_tokens(), batch as f64);
+        self.target.explain(&load)
+    }
+
+    /// A pass of the drafter after the first, operator by operator; `None` where candidates come from no model.
+    ///
+    /// In place of the step's overhead an engine may have a time of its own per pass, see [`SpeculationLaw`](crate::engine::SpeculationLaw).
+    pub fn explain_draft_pass(&self, batch: u64, cached: u64) -> Option<Explanation> {
+        let drafter = self.drafter.as_ref()?;
+        let mut load = drafter.load();
+        load.add_decode(cached, self.speculation.proposal().top_k(), batch as f64);
+        Some(drafter.explain(&load))
     }
 
     /// Cost of steps without speculation from every length that contexts of `cached` tokens and more pass through.
