@@ -8,7 +8,7 @@ use crate::catalog::{Catalog, CatalogError, EngineQuery};
 use crate::deployment::Deployment;
 use crate::engine::Exhaustion;
 use crate::format::{FormatError, KvFormat, WeightFormat};
-use crate::hardware::{Device, DeviceError, System, SystemError};
+use crate::hardware::{DeviceError, System, SystemError};
 use crate::memory::MemoryModel;
 use crate::model::Model;
 use crate::profile::nearest;
@@ -257,7 +257,7 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     let choice = query.choose(catalog)?;
     let mut assumptions = vec![format!("{} {}", row.engine, choice.note)];
     let device = settings::device(&device, row)?;
-    let (devices, tensor_parallel) = devices(row, &device, &model, &mut assumptions)?;
+    let (devices, tensor_parallel) = speculation::devices(row, &device, &model, &mut assumptions)?;
     let system = System::new(device, devices)?;
     let deployment = Deployment::new(Arc::clone(&model), system).with_engine(choice.engine).with_long_context_allowed();
     let mut deployment = settings::applied(deployment, row)?;
@@ -276,30 +276,13 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
 }
 
 /// The format of the weights: as stated, or else that of the checkpoint, of which the name of a drafter trained for it may tell.
-fn weights(row: &Measurement, model: &Arc<Model>) -> Result<WeightFormat, Refusal> {
+pub(super) fn weights(row: &Measurement, model: &Arc<Model>) -> Result<WeightFormat, Refusal> {
     let for_fp8 = row.tag("draft").is_some_and(|draft| draft.to_lowercase().contains("-fp8"));
     Ok(match (row.weight_format.as_str(), for_fp8) {
         ("", true) => WeightFormat::Fp8Block,
         ("", false) => Deployment::native_weights(model),
         (stated, _) => stated.parse()?,
     })
-}
-
-/// Devices, and those that share every layer: as stated, or else as usual for a model of this size.
-fn devices(
-    row: &Measurement,
-    device: &Arc<Device>,
-    model: &Arc<Model>,
-    assumptions: &mut Vec<String>,
-) -> Result<(u32, u32), Refusal> {
-    if row.layout_stated || row.metric != SPEEDUP {
-        return Ok((row.device_count, row.tp));
-    }
-    let alone =
-        Deployment::new(Arc::clone(model), System::new(Arc::clone(device), 1)?).with_weights(weights(row, model)?);
-    let usual = speculation::usual_devices(StepModel::compile(&alone)?.weight_bytes_per_device(), device);
-    assumptions.push(format!("devices not stated: {usual} that share every layer"));
-    Ok((usual, usual))
 }
 
 /// The row's parallelism and kernels.

@@ -1,15 +1,18 @@
 //! Rows of the metric `speedup`: how many times faster an engine was with speculative decoding than without.
 
 use super::measurement::Measurement;
-use super::predict::Refusal;
+use super::predict::{Refusal, weights};
+use super::score::SPEEDUP;
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;
 use crate::format::WeightFormat;
-use crate::hardware::Device;
+use crate::hardware::{Device, System};
 use crate::model::{Architecture, Attention, FeedForward, KvSource, Layer, Mixer, Model, Reach};
 use crate::request::Request;
 use crate::speculative::{Method, Proposal, Speculation, SpeculativeModel, Speedup};
+use crate::step::StepModel;
 use crate::units::Bytes;
+use std::sync::Arc;
 
 /// What a row says about speculation, and what was assumed.
 pub(super) struct Speculated {
@@ -170,10 +173,27 @@ const LENGTHS: [(&str, u64, u64, u64); 7] = [
     ("gpqa", 0, 300, 1000),
 ];
 
+/// Devices, and those that share every layer: as stated, or else as usual for a model of this size.
+pub(super) fn devices(
+    row: &Measurement,
+    device: &Arc<Device>,
+    model: &Arc<Model>,
+    assumptions: &mut Vec<String>,
+) -> Result<(u32, u32), Refusal> {
+    if row.layout_stated || row.metric != SPEEDUP {
+        return Ok((row.device_count, row.tp));
+    }
+    let alone =
+        Deployment::new(Arc::clone(model), System::new(Arc::clone(device), 1)?).with_weights(weights(row, model)?);
+    let usual = usual_devices(StepModel::compile(&alone)?.weight_bytes_per_device(), device);
+    assumptions.push(format!("devices not stated: {usual} that share every layer"));
+    Ok((usual, usual))
+}
+
 /// Devices that a model is usually spread over where nobody says it: one if the weights take at most a sixth of its memory, four if they take at
 /// most half of theirs, else eight (launch commands of the draft models of SpecForge's SpecBundle: Llama-3.1-8B on 1, Qwen3-30B-A3B,
 /// Llama-3.3-70B and gpt-oss-120b on 4, Qwen3-235B-A22B and Kimi-K2 on 8).
-pub(super) fn usual_devices(weights: Bytes, device: &Device) -> u32 {
+fn usual_devices(weights: Bytes, device: &Device) -> u32 {
     let fits = |(devices, share): (u32, f64)| weights <= device.capacity() * share * f64::from(devices);
     [(1, 1.0 / 6.0), (4, 0.5)].into_iter().find(|&group| fits(group)).map_or(8, |(devices, _)| devices)
 }

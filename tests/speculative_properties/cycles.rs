@@ -179,7 +179,10 @@ fn gains_fall_with_the_batch_and_return_with_the_context() {
                 let compiled = case.compile_with_matrix_kernels();
                 for context in [16, 128, 512] {
                     let speedups = [1, 8, 64, 512].map(|batch| compiled.speedup(batch, context));
-                    let falls = speedups.windows(2).all(|pair| pair[0] >= pair[1] * (1.0 - 1e-9));
+                    // As long as nothing is computing at its limit, what the host does per sequence is shared by the tokens of a cycle: a plateau may
+                    // rise a little.
+                    let falls = speedups.windows(2).all(|pair| pair[0] >= pair[1] * (1.0 - 1e-3));
+                    let falls = falls && speedups[3] < 0.9 * speedups[0];
                     assert!(falls, "{case:?} at {context}: {speedups:?}");
                 }
                 let speedups = [512, 4_000, 32_000].map(|context| compiled.speedup(256, context));
