@@ -111,9 +111,7 @@ proptest! {
             prop_assert!(seconds_close(interval, tpot * answer.tokens_per_step));
             prop_assert!(seconds_close(interval, answer.cycle.total()));
             let plain = answer.plain.tpot.unwrap();
-            let by_matrices = case.compile_with_matrix_kernels().request(&request).unwrap().plain.tpot.unwrap();
-            let least = plain.min(by_matrices);
-            prop_assert!(at_most(least, interval), "a client waits {interval} for a chunk, {plain} for a token");
+            prop_assert!(at_most(plain, interval), "a client waits {interval} for a chunk, {plain} for a token");
             prop_assert!(close(answer.tps_per_stream.unwrap().as_tokens_per_second() * tpot.as_seconds(), 1.0));
             prop_assert!(close(answer.tps_total.unwrap().as_tokens_per_second() * tpot.as_seconds(), batch as f64));
             let speedup = answer.speedup.unwrap();
@@ -135,8 +133,12 @@ proptest! {
         let verify: Seconds = cycles.iter().map(|cycle| cycle.verify.total()).sum();
         let overhead: Seconds = cycles.iter().map(|cycle| cycle.overhead).sum();
         prop_assert!(seconds_close(answer.cycle.draft * count, draft));
-        prop_assert!(seconds_close(answer.cycle.verify.total() * count, verify));
         prop_assert!(seconds_close(answer.cycle.overhead * count, overhead));
+        // Where verifying is held at the price of a step, cycle by cycle or all together, the sum of the larger is at least the larger sum.
+        let step = |position: usize| model.target().decode_step(batch, context + position as u64).total();
+        let is_held = cycles.iter().enumerate().any(|(position, cycle)| cycle.verify.total() == step(position));
+        let whole = answer.cycle.verify.total() * count;
+        prop_assert!(seconds_close(whole, verify) || is_held && at_most(whole, verify));
     }
 
     /// Where engines have no numbers of their own for passes of a draft, each is a step of the draft model, its context growing meanwhile.
