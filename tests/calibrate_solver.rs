@@ -173,7 +173,8 @@ proptest! {
 
     #[test]
     fn recovers_the_truth(t0 in 0.5..50.0_f64, e in 0.05..1.0_f64) {
-        let found = solve(&Kernels::exact(100.0, t0, e), &Options::default()).unwrap();
+        // Where memory takes nearly all of the time, little is known of a short launch: the prior must not be felt even then.
+        let found = solve(&Kernels::exact(1000.0, t0, e), &Options::default()).unwrap();
         prop_assert!((found.theta[0].exp() / t0 - 1.0).abs() < 1e-4, "t0 {} for {t0}", found.theta[0].exp());
         prop_assert!((found.theta[1].exp() / e - 1.0).abs() < 1e-4, "e {} for {e}", found.theta[1].exp());
     }
