@@ -69,6 +69,7 @@
 //! - `calibrate` (a cargo feature, on by default): published measurements, predicted and scored; with the feature `fit` also the fit of
 //!   engine profiles to them.
 //! - [`request`]: unloaded requests; [`memory`]: what fits; [`text`] and [`delivery`]: what the reader notices.
+//! - [`speculative`]: a drafter beside the target; when it pays, by how much, with how many draft tokens.
 //!
 //! Where each number comes from is part of the answer: profiles name their sources, and every estimate lists its assumptions.
 //! `docs/theory.md` has every formula with its source, `docs/architecture.md` the map of the code.

@@ -4,6 +4,25 @@
 //! gained depends on how often proposals are accepted ([`Acceptance`]), on what drafting costs (the drafter is a deployment of its own, see
 //! [`Speculation`]), and on what verifying costs: one step while the target waits for memory, several when it is busy computing.
 //! [`SpeculativeModel`] prices all of it with the same step model as everything else.
+//!
+//! ```
+//! use llm_roofline::prelude::*;
+//! use llm_roofline::speculative::Method;
+//!
+//! let catalog = Catalog::embedded();
+//! let target = Deployment::new(catalog.model("llama-3.1-70b")?, System::new(catalog.device("h100-sxm-80gb")?, 4)?)
+//!     .with_engine(catalog.engine("vllm")?);
+//! let head = Speculation::new(Method::Eagle3, &target)?.with_draft_tokens(3)?.with_acceptance_rate(0.7)?;
+//! let model = SpeculativeModel::compile(&target, &head)?;
+//! let answer = model.request(&Request::new(1000, 500))?;
+//! // Tokens come faster, in chunks that are further apart than tokens were.
+//! let (gap, token, before) = (answer.chunk_interval.unwrap(), answer.tpot.unwrap(), answer.plain.tpot.unwrap());
+//! assert!(token < before && before < gap);
+//! // Two to three tokens a chunk: more than twice as fast alone; nothing is gained among 256.
+//! assert!(answer.speedup.unwrap().expected > 2.0 && model.speedup(256, 500) < 1.0);
+//! assert_eq!(model.best_draft_tokens(1, 1000, 16)?.draft_tokens, 6);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod acceptance;
 mod drafter;
