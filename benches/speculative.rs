@@ -1,17 +1,12 @@
 //! What answers about speculative decoding cost: a speed-up, the best length of chains, a request, a compilation.
 
+mod shared;
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use llm_roofline::prelude::*;
 use llm_roofline::speculative::{Method, Proposal, Speculation, SpeculativeModel};
+use shared::deployment;
 use std::hint::black_box;
-
-fn deployment(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> Deployment {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device(device).expect("known device"), count).expect("a system");
-    let model = catalog.model(model).expect("known model");
-    let engine = catalog.engine(engine).expect("known engine");
-    Deployment::new(model, system).with_weights(weights.parse().expect("known format")).with_engine(engine)
-}
 
 fn speculative(criterion: &mut Criterion) {
     let head = |name, target: Deployment, method| {

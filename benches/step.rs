@@ -1,17 +1,12 @@
 //! What pricing costs: a step, a request, a compilation, a look-up.
 
+mod shared;
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use llm_roofline::memory::MemoryModel;
 use llm_roofline::prelude::*;
+use shared::deployment;
 use std::hint::black_box;
-
-fn deployment(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> Deployment {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device(device).expect("known device"), count).expect("a system");
-    let model = catalog.model(model).expect("known model");
-    let engine = catalog.engine(engine).expect("known engine");
-    Deployment::new(model, system).with_weights(weights.parse().expect("known format")).with_engine(engine)
-}
 
 fn step(criterion: &mut Criterion) {
     let cases = [

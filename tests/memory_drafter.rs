@@ -6,7 +6,7 @@ use common::cases;
 use llm_roofline::deployment::{Host, Offload};
 use llm_roofline::format::TensorClass;
 use llm_roofline::memory::{Drafting, DraftingError, Location, MemoryModel, MemoryPart, MemoryPlan};
-use llm_roofline::model::{Architecture, Attention, FeedForward, KvSource, Layer, Linear, Mixer, Reach, Split};
+use llm_roofline::model::{Architecture, Attention, FeedForward, Layer, Linear, Mixer, Split};
 use llm_roofline::prelude::*;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -22,16 +22,7 @@ fn deployment(model: &str, devices: u32, engine: &str) -> Deployment {
 /// hidden state, and a replicated matrix merges three hidden states of the target.
 fn eagle3_head(vocab_size: u64) -> Model {
     let (hidden, keys) = (4096, 8 * 128);
-    let attention = Attention {
-        heads: 32,
-        kv_heads: 8,
-        head_dim: 128,
-        v_head_dim: None,
-        reach: Reach::Full,
-        output_gate: false,
-        kv: KvSource::Own,
-        sparse: None,
-    };
+    let attention = Attention::full(32, 8, 128);
     let layer = Layer {
         mixer: Mixer::Attention(attention),
         feed_forward: FeedForward::Dense { intermediate: 14_336, gated: true },

@@ -7,7 +7,7 @@ use crate::catalog::Catalog;
 use crate::deployment::Deployment;
 use crate::format::WeightFormat;
 use crate::hardware::{Device, System};
-use crate::model::{Architecture, Attention, FeedForward, KvSource, Layer, Mixer, Model, Reach};
+use crate::model::{Architecture, Attention, FeedForward, Layer, Mixer, Model};
 use crate::request::Request;
 use crate::speculative::{Method, Proposal, Speculation, SpeculativeModel, Speedup};
 use crate::step::StepModel;
@@ -121,16 +121,7 @@ fn draft_model(
 
 /// double7/vicuna-68m, the draft model of Spec-Bench.
 fn vicuna_68m() -> Model {
-    let mixer = Mixer::Attention(Attention {
-        heads: 12,
-        kv_heads: 12,
-        head_dim: 64,
-        v_head_dim: None,
-        reach: Reach::Full,
-        output_gate: false,
-        kv: KvSource::Own,
-        sparse: None,
-    });
+    let mixer = Mixer::Attention(Attention::full(12, 12, 64));
     let feed_forward = FeedForward::Dense { intermediate: 3072, gated: true };
     let layer = Layer { mixer, feed_forward, extra: Vec::new(), vector_params: 2 * 768 };
     let layers = vec![(String::from("dense"), layer); 2];

@@ -50,6 +50,22 @@ pub struct Attention {
     pub sparse: Option<SparseSelection>,
 }
 
+impl Attention {
+    /// Plain attention over everything before, with a cache of its own.
+    pub const fn full(heads: u64, kv_heads: u64, head_dim: u64) -> Self {
+        Self {
+            heads,
+            kv_heads,
+            head_dim,
+            v_head_dim: None,
+            reach: Reach::Full,
+            output_gate: false,
+            kv: KvSource::Own,
+            sparse: None,
+        }
+    }
+}
+
 /// Multi-head latent attention (DeepSeek-V2): keys and values are expanded from one latent vector per token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

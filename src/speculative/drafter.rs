@@ -4,9 +4,7 @@ use super::{Method, SpeculationError};
 use crate::deployment::Deployment;
 use crate::format::{TensorClass, WeightFormat};
 use crate::memory::Drafting;
-use crate::model::{
-    Architecture, Attention, FeedForward, KvSource, Layer, LayerKind, Linear, Mixer, Model, Reach, Split,
-};
+use crate::model::{Architecture, Attention, FeedForward, Layer, LayerKind, Linear, Mixer, Model, Split};
 
 /// The vocabulary of EAGLE-3 heads: the most frequent tokens of the target's (`draft_vocab_size` of published heads).
 const EAGLE3_VOCABULARY: u64 = 32_000;
@@ -108,16 +106,7 @@ fn layer_like(target: &Architecture) -> Layer {
     });
     let heads = (hidden / USUAL_HEAD_DIM).max(1);
     let (heads, kv_heads, head_dim) = attention.unwrap_or((heads, heads, USUAL_HEAD_DIM));
-    let mixer = Mixer::Attention(Attention {
-        heads,
-        kv_heads,
-        head_dim,
-        v_head_dim: None,
-        reach: Reach::Full,
-        output_gate: false,
-        kv: KvSource::Own,
-        sparse: None,
-    });
+    let mixer = Mixer::Attention(Attention::full(heads, kv_heads, head_dim));
     let feed_forward = FeedForward::Dense { intermediate: dense_intermediate(target), gated: true };
     Layer { mixer, feed_forward, extra: Vec::new(), vector_params: 3 * hidden }
 }

@@ -4,7 +4,7 @@ use crate::table::{Row, Value};
 use llm_roofline::collective::Group;
 use llm_roofline::format::KvFormat;
 use llm_roofline::memory::MemoryModel;
-use llm_roofline::model::{Architecture, Attention, FeedForward, KvSource, Layer, Mixer, Reach};
+use llm_roofline::model::{Architecture, Attention, FeedForward, Layer, Mixer};
 use llm_roofline::prelude::*;
 
 pub const PLENTY: BytesPerSecond = BytesPerSecond::from_tb_per_second(1e6);
@@ -54,16 +54,7 @@ pub fn batch_rate(batch: u64, step: Seconds) -> TokensPerSecond {
 }
 
 pub fn attention(heads: u64, kv_heads: u64, head_dim: u64) -> Mixer {
-    Mixer::Attention(Attention {
-        heads,
-        kv_heads,
-        head_dim,
-        v_head_dim: None,
-        reach: Reach::Full,
-        output_gate: false,
-        kv: KvSource::Own,
-        sparse: None,
-    })
+    Mixer::Attention(Attention::full(heads, kv_heads, head_dim))
 }
 
 /// Equal layers without vectors, embeddings tied.
