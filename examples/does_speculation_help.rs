@@ -71,8 +71,10 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn std::error::Error>> {
         text += &format!("{context:>8}{cells}\n");
     }
     let rate = model.break_even_acceptance(1, 1000).map_or("at no".into(), |rate| format!("from a rate of {rate:.2}"));
-    let batch = model.break_even_batch(500, 2048);
-    let batch = batch.map_or("at any batch up to 2048".into(), |batch| format!("below {batch} sequences"));
+    let most = target.max_sequences(500).unwrap_or(2048).min(2048);
+    let batch = model.break_even_batch(500, most);
+    let batch =
+        batch.map_or(format!("at every batch that fits, up to {most}"), |batch| format!("below {batch} sequences"));
     text += &format!("\nAlone it pays {rate} acceptance on, and with contexts of 500 tokens {batch}.\n");
     Ok(text)
 }

@@ -224,6 +224,25 @@ fn scores_can_be_checked_by_hand() {
     assert_eq!((oom.rows, oom.predicted_rows, oom.recall), (1, 1, Some(1.0)));
 }
 
+/// Effects beyond 5 %: 1.5 foreseen as faster (right), 0.8 as faster (wrong), 1.2 as slower (wrong), 0.7 as slower (right); 1.04 is none, another
+/// metric and a refusal do not count.
+#[test]
+fn the_sign_of_a_benefit_is_on_either_side_of_one() {
+    let mut row = scored().remove(0).1;
+    row.metric = "speedup".into();
+    let pairs = [(1.5, 1.1), (0.8, 1.3), (1.2, 0.9), (0.7, 0.99), (1.04, 0.5)];
+    let mut rows: Vec<_> = pairs.iter().map(|&(value, predicted)| with(&row, value, predicted)).collect();
+    let mut other = with(&row, 2.0, 0.5);
+    other.metric = "tpot_ms".into();
+    rows.push(other);
+    let mut refused = with(&row, 2.0, 0.5);
+    refused.predicted = None;
+    rows.push(refused);
+    let sign = BenefitSign::of(&rows);
+    assert_eq!((sign.rows, sign.right), (4, Some(0.5)));
+    assert_eq!(BenefitSign::of(&rows[4..5]).right, None);
+}
+
 #[test]
 fn rank_correlation_is_that_of_spearman() {
     // Ranks 1 2 3 4 5 against 2 1 4 3 5: 1 - 6 * 4 / (5 * 24) = 0.8.

@@ -325,6 +325,23 @@ fn windowed(target: &Deployment) -> Deployment {
 /// MagicDec (arXiv:2408.11049, abstract of version 3): a model drafts for itself with a sparse cache; up to 2x for LLaMA-2-7B-32K and 1.84x for
 /// LLaMA-3.1-8B on eight A100 with batches of 32 to 256. With long contexts the gain grows with the batch, with short ones there is none. The
 /// acceptance is assumed (0.8). Predicted at 32,000 tokens 2.10x for 32 sequences of the first and 1.77x for 128 of the second, about what fits.
+/// Launch commands of the published draft models: `--tp 1` in SpecForge's documentation for Llama-3.1-8B, `--tp 4` on the cards of Qwen3-30B-A3B,
+/// Llama-3.3-70B and gpt-oss-120b, `--tp 8` on those of Qwen3-235B-A22B and Kimi-K2.
+#[test]
+fn devices_that_nobody_states_are_as_many_as_usual() {
+    let models = ["llama-3.1-8b", "qwen3-30b-a3b", "llama-3.3-70b", "gpt-oss-120b", "qwen3-235b-a22b", "kimi-k2"];
+    let header = "id,engine,device,device_count,tp,model,weight_format,mode,metric,value,tags\n";
+    let row = |model| format!("{model},sglang,h200-sxm-141gb,,,{model},,closed_loop,speedup,1,method=eagle3\n");
+    let file: String = std::iter::once(header.into()).chain(models.map(row)).collect();
+    let rows = read_measurements(file.as_bytes(), "usual.csv").unwrap();
+    let predictor = Predictor::new(Catalog::embedded());
+    let devices = rows.iter().map(|row| predictor.deployment(row).unwrap().0.tensor_parallel());
+    assert_eq!(devices.collect::<Vec<_>>(), [1, 4, 4, 4, 8, 8]);
+    let mut stated = rows[1].clone();
+    (stated.tp, stated.device_count, stated.layout_stated) = (2, 2, true);
+    assert_eq!(predictor.deployment(&stated).unwrap().0.tensor_parallel(), 2);
+}
+
 #[test]
 fn self_speculation_gains_with_the_batch_where_contexts_are_long() {
     for (name, published, batch) in [("llama-2-7b", 2.0, 32), ("llama-3.1-8b", 1.84, 128)] {

@@ -170,3 +170,22 @@ fn prompts_of_a_closed_loop_delay_everybody() {
     // Prompts gain nothing: the whole is less than decoding alone.
     assert!(model.closed_loop_speedup(&request).expected < model.speedup(batch, 2100));
 }
+
+/// Memory of a request: the head and its cache beside the target, and a state more for each proposal (Qwen3-Next, 36 recurrent layers).
+#[test]
+fn proposals_take_memory() {
+    let request = Request::new(1000, 200);
+    let dense = compile("llama-3.1-8b", "ideal", Method::Eagle3, Proposal::chain(3).unwrap());
+    let answer = dense.request(&request).unwrap();
+    // 424,689,664 parameters in 16 bits, the shared embeddings left out; one more layer of 8 heads of 128, keys and values.
+    assert_eq!(answer.memory.drafter_weights.as_bytes(), 849_379_328.0);
+    let cache = (answer.memory.kv_cache - answer.plain.memory.kv_cache).as_bytes();
+    assert!(cache >= (1200 * 2 * 8 * 128 * BYTES_PER_WEIGHT) as f64, "{cache}");
+
+    let state = |proposed: u64| {
+        let model = compile("qwen3-next-80b-a3b", "vllm-2026", Method::NGram, Proposal::chain(proposed).unwrap());
+        model.memory().state_per_sequence()
+    };
+    let steps = [state(2) - state(1), state(3) - state(2)];
+    assert!(steps[0] > Bytes::ZERO && (steps[0] / steps[1] - 1.0).abs() < 0.2, "{steps:?}");
+}

@@ -444,3 +444,32 @@ fn nothing_to_do_costs_nothing() {
     assert_eq!(model.decode_run(10, 100, 0).total(), Seconds::ZERO);
     assert!(model.explain(&model.load()).operators.is_empty());
 }
+
+/// Counted by hand: vector kernels do 1,000 operations per weight for one row, of which 600 are done once for all rows.
+#[test]
+fn vector_kernels_unpack_once_for_several_rows() {
+    use llm_roofline::engine::{Engine, Number, Parameter, Share};
+    use llm_roofline::profile::Sourced;
+    let mut engine = Engine::ideal();
+    engine.gemm.vector_operations = Some(Parameter::assumed(Number(1000.0)));
+    engine.gemm.vector_shared = Some(Parameter::assumed(Share(0.6)));
+    engine.scheduling.vector_rows = Some(Sourced::assumed(8));
+    let catalog = Catalog::embedded();
+    let device = catalog.device("h100-sxm-80gb").unwrap();
+    let fp32 = device.peak(llm_roofline::format::NumberFormat::Fp32).unwrap();
+    let deployment = Deployment::new(catalog.model("llama-3.1-8b").unwrap(), System::new(device, 1).unwrap());
+    let model = StepModel::compile(&deployment.with_engine(engine)).unwrap();
+    let down = |rows: u64| {
+        let mut load = model.load();
+        load.add_decode(100, rows, 1.0);
+        let operators = model.explain(&load).operators;
+        operators.iter().find(|operator| operator.name == "down_proj").unwrap().time
+    };
+    let weights = 32.0 * 4096.0 * 14336.0;
+    for rows in [1, 5, 8] {
+        let operations = Flops::from_flops(weights * (600.0 + 400.0 * rows as f64));
+        assert!(close(down(rows).as_seconds(), (operations / fp32).as_seconds()), "{rows}: {}", down(rows));
+    }
+    // Nine rows meet matrix units.
+    assert!(down(9) < down(1));
+}

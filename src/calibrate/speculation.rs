@@ -9,7 +9,7 @@ use crate::format::WeightFormat;
 use crate::hardware::{Device, System};
 use crate::model::{Architecture, Attention, FeedForward, Layer, Mixer, Model};
 use crate::request::Request;
-use crate::speculative::{Method, Proposal, Speculation, SpeculativeModel, Speedup};
+use crate::speculative::{Method, Proposal, Speculation, SpeculationError, SpeculativeModel, Speedup};
 use crate::step::StepModel;
 use crate::units::Bytes;
 use std::sync::Arc;
@@ -34,27 +34,24 @@ impl Speculated {
             Method::DraftModel => Speculation::draft_model(draft_model(catalog, row, target, assumptions)?),
             _ => Speculation::new(method, target).map_err(Refusal::Speculation)?,
         };
-        let speculation = match proposal(row)? {
-            Some(proposal) => speculation.with_proposal(proposal),
+        let length = number(row, "acceptance_length", "tokens per step, at least 1")?;
+        let proposal = match proposal(row)? {
+            Some(proposal) => proposal,
             None => {
-                let usual = method.usual_proposal();
-                assumptions.push(format!(
-                    "{} tokens proposed down to {}, as {method} usually does",
-                    usual.draft_tokens(),
-                    usual.depth()
-                ));
-                speculation
+                let usual = usual_proposal(row, method, length).map_err(Refusal::Speculation)?;
+                let (tokens, depth) = (usual.draft_tokens(), usual.depth());
+                assumptions.push(format!("{tokens} tokens proposed down to {depth}, as {method} usually does"));
+                usual
             }
         };
-        let speculation = match number(row, "acceptance_length", "tokens per step, at least 1")? {
+        let length = match (length, number(row, "acceptance_rate", "accepted over proposed, from 0 to 1")?) {
+            (None, Some(share)) => Some(1.0 + share * proposal.draft_tokens() as f64),
+            (length, _) => length,
+        };
+        let speculation = speculation.with_proposal(proposal);
+        let speculation = match length {
             Some(length) => speculation.with_measured_tokens_per_step(length).map_err(Refusal::Speculation)?,
-            None => match number(row, "acceptance_rate", "accepted over proposed, from 0 to 1")? {
-                Some(share) => {
-                    let length = 1.0 + share * speculation.proposal().draft_tokens() as f64;
-                    speculation.with_measured_tokens_per_step(length).map_err(Refusal::Speculation)?
-                }
-                None => speculation,
-            },
+            None => speculation,
         };
         assumptions.extend(speculation.assumptions());
         let model = SpeculativeModel::compile(target, &speculation).map_err(Refusal::Speculation)?;
@@ -82,6 +79,19 @@ fn proposal(row: &Measurement) -> Result<Option<Proposal>, Refusal> {
         }
     };
     proposal.map(Some).map_err(Refusal::Speculation)
+}
+
+/// The shape that a method usually proposes: trees by the authors' own code of EAGLE-3 where serving engines propose chains; deeper where more was
+/// accepted than it allows.
+fn usual_proposal(row: &Measurement, method: Method, length: Option<f64>) -> Result<Proposal, SpeculationError> {
+    let by_authors = method == Method::Eagle3 && row.engine == "transformers";
+    let usual = if by_authors { Method::Eagle2.usual_proposal() } else { method.usual_proposal() };
+    let deepest = length.map_or(0, |length| (length.min(1e3) - 1.0).ceil().max(0.0) as u64);
+    match (usual.is_tree(), deepest > usual.most_accepted()) {
+        (_, false) => Ok(usual),
+        (true, true) => Proposal::tree(usual.top_k(), deepest, usual.draft_tokens().max(deepest)),
+        (false, true) => Proposal::chain(deepest),
+    }
 }
 
 fn number(row: &Measurement, name: &str, expected: &'static str) -> Result<Option<f64>, Refusal> {

@@ -98,7 +98,7 @@ impl fmt::Display for Method {
 }
 
 /// Other spellings, in lower case without anything but letters and digits.
-const SPELLINGS: [(&str, Method); 23] = [
+const SPELLINGS: [(&str, Method); 26] = [
     ("draftmodel", Method::DraftModel),
     ("draft", Method::DraftModel),
     ("sps", Method::DraftModel),
@@ -122,6 +122,9 @@ const SPELLINGS: [(&str, Method); 23] = [
     ("recycling", Method::Retrieval),
     ("tokenrecycling", Method::Retrieval),
     ("suffix", Method::Retrieval),
+    ("samd", Method::Retrieval),
+    ("samdrecycling", Method::Retrieval),
+    ("samdtokenrecycling", Method::Retrieval),
 ];
 
 impl FromStr for Method {
