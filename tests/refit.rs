@@ -104,3 +104,19 @@ fn what_a_profile_does_not_hold_cannot_be_fitted() {
     let error = read_free_parameters("profile,parameter,prior,log_sd\nserving,gemm.memory,0,0.1\n").unwrap_err();
     assert!(matches!(error, RefitError::Prior { .. }), "{error}");
 }
+
+/// A quotient of two rates says what a cycle costs, and nothing of what a step costs: only constants of speculation move.
+#[test]
+fn speedups_move_only_what_is_said_of_speculation() {
+    let file = include_str!("data/speculation.csv");
+    let rows = read_measurements(file.as_bytes(), "speculation.csv").unwrap();
+    let rows: Vec<Measurement> =
+        rows.into_iter().filter(|row| row.source == "sgl-project/SpecForge SpecBundle").collect();
+    let names = [("speculation.cycle", 2.0), ("host.per_step", 1.0)];
+    let priors = names.map(|(name, off)| free("sglang-2026", name, value("sglang-2026", name) * off, 0.5));
+    let refit = Refit::new(Catalog::embedded(), &rows, priors.to_vec()).unwrap();
+    assert_eq!(refit.rows().count(), rows.len());
+    let solution = refit.solve().unwrap();
+    assert!(solution.theta[0] < priors[0].prior.ln() - 0.1 && solution.sd[0] < 0.45, "{:?}", solution.sd);
+    assert!((solution.theta[1] - priors[1].prior.ln()).abs() < 1e-6 && (solution.sd[1] - 0.5).abs() < 1e-6);
+}

@@ -325,6 +325,26 @@ fn windowed(target: &Deployment) -> Deployment {
 /// MagicDec (arXiv:2408.11049, abstract of version 3): a model drafts for itself with a sparse cache; up to 2x for LLaMA-2-7B-32K and 1.84x for
 /// LLaMA-3.1-8B on eight A100 with batches of 32 to 256. With long contexts the gain grows with the batch, with short ones there is none. The
 /// acceptance is assumed (0.8). Predicted at 32,000 tokens 2.10x for 32 sequences of the first and 1.77x for 128 of the second, about what fits.
+/// Rows without a shape: the usual one, or a deeper one where more was accepted than it allows; a draft model whose heads cannot be divided as
+/// the target's are runs on one device.
+#[test]
+fn shapes_and_devices_of_drafts_follow_what_is_stated() {
+    let header = "id,engine,device,device_count,tp,model,weight_format,mode,metric,value,tags\n";
+    let rows = [
+        "a,transformers,a100-sxm-80gb,1,1,llama-2-7b,fp16,static_batch,speedup,1,method=EAGLE3;acceptance_length=5.9\n",
+        "b,transformers,a100-sxm-80gb,1,1,llama-2-7b,fp16,static_batch,speedup,1,method=SpS;acceptance_length=4.6\n",
+        // Qwen2.5-0.5B has 14 heads.
+        "c,vllm,h100-sxm-80gb,4,4,qwen2.5-72b,bf16,closed_loop,speedup,1,method=draft_model;draft=qwen2.5-0.5b;acceptance_length=2\n",
+    ];
+    let rows = read_measurements((String::from(header) + &rows.concat()).as_bytes(), "shapes.csv").unwrap();
+    let mut predictor = Predictor::new(Catalog::embedded());
+    let assumed = |row| predictor.predict(row).unwrap().assumptions.join("; ");
+    let assumed: Vec<String> = rows.iter().map(assumed).collect();
+    assert!(assumed[0].contains("59 tokens proposed down to 6"), "{}", assumed[0]);
+    assert!(assumed[1].contains("4 tokens proposed down to 4"), "{}", assumed[1]);
+    assert!(assumed[2].contains("draft model on one device"), "{}", assumed[2]);
+}
+
 /// Launch commands of the published draft models: `--tp 1` in SpecForge's documentation for Llama-3.1-8B, `--tp 4` on the cards of Qwen3-30B-A3B,
 /// Llama-3.3-70B and gpt-oss-120b, `--tp 8` on those of Qwen3-235B-A22B and Kimi-K2.
 #[test]

@@ -225,3 +225,12 @@ fn played_through(set: u32, node: usize, ranks: &[f64], nodes: usize) -> f64 {
     let verified = children.filter(|(child, _)| *child <= nodes && set >> child & 1 == 1);
     verified.map(|(child, probability)| probability * (1.0 + played_through(set, child, ranks, nodes))).sum()
 }
+
+/// Candidates are compared in the order of their probabilities, whoever lists them how: 1 + 0.6 + 0.36 + 0.1 with three nodes of two levels.
+#[test]
+fn ranks_may_be_given_in_any_order() {
+    let tree = Proposal::tree(2, 2, 3).unwrap();
+    for ranks in [[0.6, 0.1], [0.1, 0.6]] {
+        assert!((Acceptance::per_rank(ranks).unwrap().tokens_per_step(&tree) - 2.06).abs() < 1e-12);
+    }
+}
