@@ -1,5 +1,5 @@
 //! How are the constants of the engine profiles found? Fits them to published measurements, and tells how well they carry over.
-// ci: args tests/data/measurements.csv engine-profiles/priors.csv
+// ci: args tests/data/measurements.csv engine-profiles/priors.csv --speedups tests/data/speculation.csv
 
 mod shared;
 

@@ -1,5 +1,5 @@
 //! How accurate is the library? Predicts every row of a file of published measurements and tells how far off it is.
-// ci: args tests/data/measurements.csv --where core=1
+// ci: args tests/data/measurements.csv --where core=1 --speedups tests/data/speculation.csv
 
 mod shared;
 
