@@ -50,6 +50,10 @@ fn a_pass_meets_the_matrices_of_published_heads() {
     assert_eq!(weights_read(&compile("llama-2-7b", "ideal", Method::Medusa, chain)), medusa);
     let hydra = 2.0 * hidden * hidden + hidden * hidden + hidden * 32000.0;
     assert_eq!(weights_read(&compile("llama-2-7b", "ideal", Method::Hydra, chain)), hydra);
+    // SpecForge `configs/qwen3-8b-dflash.json`: five layers (intermediate 12288, 32 heads of 128, 8 of keys and values) over five joined states.
+    let layer = hidden * grouped + attention + 3.0 * hidden * 12288.0;
+    let dflash = 5.0 * hidden * hidden + 5.0 * layer + hidden * 151_936.0;
+    assert_eq!(weights_read(&compile("qwen3-8b", "ideal", Method::DFlash, chain)), dflash);
 }
 
 /// Without a dense layer a head is as wide as what a token passes: 8 experts of 768 in Qwen3-30B-A3B, as in SpecForge `configs/qwen3-30B-eagle3.json`.
@@ -92,7 +96,7 @@ fn shared_tables_are_held_once() {
         let drafting = speculation.drafting().unwrap();
         (drafting.shared_embedding, drafting.shared_lm_head)
     };
-    assert_eq!([Method::Eagle, Method::Mtp].map(shared), [(true, true); 2]);
+    assert_eq!([Method::Eagle, Method::DFlash, Method::Mtp].map(shared), [(true, true); 3]);
     assert_eq!([Method::Eagle3, Method::Hydra].map(shared), [(true, false); 2]);
     assert_eq!(shared(Method::Medusa), (false, false));
 }
@@ -117,6 +121,8 @@ fn a_cycle_has_the_passes_of_its_method() {
     close(draft(Method::Medusa, tree), pass(&compile("llama-3.1-8b", "ideal", Method::Medusa, tree), 1, 1000));
     let hydra = compile("llama-3.1-8b", "ideal", Method::Hydra, chain(4));
     close(draft(Method::Hydra, chain(4)), pass(&hydra, 1, 1000) * 4.0);
+    // A block of seven guesses behind the last token, in one pass.
+    close(draft(Method::DFlash, chain(7)), pass(&compile("llama-3.1-8b", "ideal", Method::DFlash, chain(7)), 8, 1000));
     assert_eq!(draft(Method::NGram, chain(5)), Seconds::ZERO);
 }
 

@@ -29,6 +29,7 @@ pub(super) fn built_for(method: Method, target: &Deployment) -> Result<Option<Dr
         Method::Eagle3 => eagle3(architecture()?),
         Method::Medusa => medusa(architecture()?, method.usual_proposal().depth()),
         Method::Hydra => hydra(architecture()?),
+        Method::DFlash => dflash(architecture()?),
         Method::Mtp => mtp(architecture()?),
     };
     let (model, name) = (target.model(), method.name());
@@ -37,7 +38,7 @@ pub(super) fn built_for(method: Method, target: &Deployment) -> Result<Option<Dr
     let drafting = Drafting::new(target.clone().with_model(model).with_weights(format));
     // Heads of Medusa and Hydra see no tokens, and have output heads of their own; so has EAGLE-3.
     let drafting = if matches!(method, Method::Medusa) { drafting } else { drafting.with_shared_embedding() };
-    let shares_head = matches!(method, Method::Eagle | Method::Eagle2 | Method::Mtp);
+    let shares_head = matches!(method, Method::Eagle | Method::Eagle2 | Method::DFlash | Method::Mtp);
     Ok(Some(if shares_head { drafting.with_shared_lm_head() } else { drafting }))
 }
 
@@ -71,6 +72,17 @@ fn medusa(target: &Architecture, heads: u64) -> Architecture {
     let layers = (1..heads).map(|_| (String::from("head"), layer.clone()));
     let drafter = Architecture::from_layers(hidden, vocabulary, target.max_context_tokens, layers);
     Architecture { global_linears: vec![block], ..drafter }
+}
+
+/// Layers of published DFlash drafters (z-lab's, and SpecForge `configs/qwen3-8b-dflash.json`), and hidden states of the target that are joined.
+const DFLASH_LAYERS: usize = 5;
+
+/// A few layers behind a matrix that joins hidden states of as many depths of the target, and the target's output head.
+fn dflash(target: &Architecture) -> Architecture {
+    let hidden = target.hidden_size;
+    let join = Linear::new(TensorClass::OtherMatrix, DFLASH_LAYERS as u64 * hidden, hidden, Split::Replicated);
+    let single = single_layer(target, layer_like(target), target.vocab_size, join);
+    Architecture { layer_order: vec![0; DFLASH_LAYERS], ..single }
 }
 
 /// A head of one hidden layer over the target's hidden state and the token before.

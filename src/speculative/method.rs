@@ -23,6 +23,9 @@ pub enum Method {
     Medusa,
     /// The same heads one after another, each knowing what the ones before guessed (Hydra, arXiv:2402.05109).
     Hydra,
+    /// A few layers that guess a whole block of positions in one pass, from hidden states of the target (DFlash, arXiv:2602.06036).
+    #[serde(rename = "dflash")]
+    DFlash,
     /// The multi-token-prediction module that the target was trained with (DeepSeek-V3, arXiv:2412.19437).
     Mtp,
     /// What followed the same words earlier in the context (prompt lookup, vLLM `ngram`).
@@ -36,13 +39,14 @@ pub enum Method {
 
 impl Method {
     /// Every method.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::DraftModel,
         Self::Eagle,
         Self::Eagle2,
         Self::Eagle3,
         Self::Medusa,
         Self::Hydra,
+        Self::DFlash,
         Self::Mtp,
         Self::NGram,
         Self::Lookahead,
@@ -58,6 +62,7 @@ impl Method {
             Self::Eagle3 => "EAGLE-3",
             Self::Medusa => "Medusa",
             Self::Hydra => "Hydra",
+            Self::DFlash => "DFlash",
             Self::Mtp => "MTP",
             Self::NGram => "n-gram",
             Self::Lookahead => "lookahead",
@@ -73,7 +78,7 @@ impl Method {
     /// The shape that published implementations propose unless told otherwise.
     ///
     /// Draft models: 3 tokens (transformers lengthens and shortens chains until about a third is accepted whole); EAGLE: 25 nodes down to 5 (`mc_sim_7b_63`); EAGLE-2:
-    /// 59 of 10 candidates down to 6; EAGLE-3: chains of 3 (vLLM, SGLang); Medusa and Hydra: 63 nodes down to 4; MTP: 1; n-gram: 10
+    /// 59 of 10 candidates down to 6; EAGLE-3: chains of 3 (vLLM, SGLang); Medusa and Hydra: 63 nodes down to 4; DFlash: 15, a block of 16; MTP: 1; n-gram: 10
     /// (`num_pred_tokens`); lookahead: 7 windows and 7 guesses of n-grams of 5; retrieval: 63 nodes down to 6 (REST).
     pub const fn usual_proposal(self) -> Proposal {
         let (top_k, depth, draft_tokens) = match self {
@@ -82,6 +87,7 @@ impl Method {
             Self::Eagle2 => (10, 6, 59),
             Self::Eagle3 => (1, 3, 3),
             Self::Medusa | Self::Hydra => (10, 4, 63),
+            Self::DFlash => (1, 15, 15),
             Self::Mtp => (1, 1, 1),
             Self::NGram => (1, 10, 10),
             Self::Lookahead => (7, 4, 55),
@@ -98,7 +104,7 @@ impl fmt::Display for Method {
 }
 
 /// Other spellings, in lower case without anything but letters and digits.
-const SPELLINGS: [(&str, Method); 26] = [
+const SPELLINGS: [(&str, Method); 27] = [
     ("draftmodel", Method::DraftModel),
     ("draft", Method::DraftModel),
     ("sps", Method::DraftModel),
@@ -111,6 +117,7 @@ const SPELLINGS: [(&str, Method); 26] = [
     ("eagle3", Method::Eagle3),
     ("medusa", Method::Medusa),
     ("hydra", Method::Hydra),
+    ("dflash", Method::DFlash),
     ("mtp", Method::Mtp),
     ("nextn", Method::Mtp),
     ("ngram", Method::NGram),

@@ -218,7 +218,7 @@ impl SpeculativeModel {
     fn draft(&self, proposal: &Proposal, batch: u64, cached: u64, lengths: u64) -> Seconds {
         let Some(drafter) = &self.drafter else { return Seconds::ZERO };
         let method = self.speculation.method();
-        let first_rows = if reads_hidden_states(method) { proposal.most_accepted() + 1 } else { 1 };
+        let first_rows = if starts_with_a_block(method) { proposal.most_accepted() + 1 } else { 1 };
         let first = self.pass(drafter.decode_run_of(first_rows, batch, cached, lengths), lengths);
         let further = if method.is_sequential() { proposal.depth() - 1 } else { 0 };
         if further == 0 {
@@ -244,9 +244,10 @@ fn memory(target: &Deployment, speculation: &Speculation) -> MemoryModel {
     MemoryModel::with_drafter(target, draft_tokens, drafting)
 }
 
-/// Whether the drafter computes every accepted token anew, from the target's hidden states; a draft model has cached its own proposals.
-const fn reads_hidden_states(method: Method) -> bool {
-    matches!(method, Method::Eagle | Method::Eagle2 | Method::Eagle3 | Method::Mtp)
+/// Whether the first pass is over as many positions as may be accepted and one: the accepted tokens from the target's hidden states, or a whole
+/// block of guesses; a draft model has cached its own proposals.
+const fn starts_with_a_block(method: Method) -> bool {
+    matches!(method, Method::Eagle | Method::Eagle2 | Method::Eagle3 | Method::DFlash | Method::Mtp)
 }
 
 impl CycleLaw {

@@ -31,8 +31,8 @@ pub const MODELS: [&str; 10] = [
     "qwen3-next-80b-a3b",
 ];
 const WEIGHTS: [&str; 4] = ["bf16", "fp8", "awq-int4", "q4_k_m"];
-const METHODS: [Method; 6] =
-    [Method::NGram, Method::Eagle3, Method::Eagle2, Method::Medusa, Method::Mtp, Method::DraftModel];
+const METHODS: [Method; 7] =
+    [Method::NGram, Method::Eagle3, Method::Eagle2, Method::Medusa, Method::DFlash, Method::Mtp, Method::DraftModel];
 
 /// A few generations, with memory for any of the models and batches.
 static DEVICES: LazyLock<Vec<Arc<Device>>> = LazyLock::new(|| {
