@@ -195,3 +195,17 @@ fn proposals_take_memory() {
     let steps = [state(2) - state(1), state(3) - state(2)];
     assert!(steps[0] > Bytes::ZERO && (steps[0] / steps[1] - 1.0).abs() < 0.2, "{steps:?}");
 }
+
+/// Whoever names no engine for a draft model does not get the ideal one: the engine of the target runs it.
+#[test]
+fn a_draft_model_runs_under_the_engine_of_its_target() {
+    let target = target("llama-3.1-70b", "vllm-2026").with_weights("fp8".parse().unwrap());
+    let catalog = Catalog::embedded();
+    let draft = Deployment::new(catalog.model("llama-3.2-1b").unwrap(), target.system().clone());
+    let cycle = |draft: Deployment| {
+        let speculation = Speculation::draft_model(draft).with_draft_tokens(4).unwrap();
+        SpeculativeModel::compile(&target, &speculation).unwrap().cycle(1, 1000)
+    };
+    let same = cycle(draft.clone().with_engine(catalog.engine("vllm-2026").unwrap()));
+    assert_eq!(cycle(draft), same);
+}

@@ -110,6 +110,12 @@ impl Deployment {
         Self { engine: engine.into(), ..self }
     }
 
+    /// Under the engine of another deployment.
+    #[must_use]
+    pub(crate) fn under_engine_of(self, other: &Self) -> Self {
+        Self { engine: Arc::clone(&other.engine), ..self }
+    }
+
     /// On other devices, equal ones, divided as before.
     #[must_use]
     pub fn with_system(self, system: System) -> Self {

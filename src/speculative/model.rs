@@ -45,7 +45,7 @@ pub struct SpeculativeModel {
 struct CycleLaw {
     cycle: Seconds,
     tree: Seconds,
-    /// Of the drafter's engine, in place of the host's time of a step; `None` where a pass is a step like any other.
+    /// In place of the host's time of a step; `None` where a pass is a step like any other.
     draft_pass: Option<Seconds>,
     /// Standard deviation of the logarithm of speed-ups.
     deviation: f64,
@@ -78,7 +78,7 @@ impl std::ops::Mul<f64> for CycleCost {
 }
 
 impl SpeculativeModel {
-    /// Compiles target and drafter.
+    /// Compiles target and drafter; the engine of the target runs both.
     ///
     /// # Errors
     /// [`SpeculationError::Target`] and [`SpeculationError::Drafter`] if no engine could run them, memory aside.
@@ -86,11 +86,12 @@ impl SpeculativeModel {
         if let Some(drafting) = speculation.drafting() {
             drafting.check(target)?;
         }
-        let drafter = speculation.drafter().map(StepModel::compile).transpose().map_err(SpeculationError::Drafter)?;
+        let drafter = speculation.drafter().map(|drafter| drafter.clone().under_engine_of(target));
+        let drafter = drafter.as_ref().map(StepModel::compile).transpose().map_err(SpeculationError::Drafter)?;
         Ok(Self {
             target: StepModel::compile(target).map_err(SpeculationError::Target)?,
             drafter,
-            law: CycleLaw::of(target, speculation.drafter()),
+            law: CycleLaw::of(target),
             memory: memory(target, speculation),
             tokens_per_step: speculation.tokens_per_step(),
             speculation: speculation.clone(),
@@ -251,14 +252,14 @@ const fn starts_with_a_block(method: Method) -> bool {
 }
 
 impl CycleLaw {
-    fn of(target: &Deployment, drafter: Option<&Deployment>) -> Self {
-        let (own, drafting) = (&target.engine().speculation, drafter.map(|drafter| &drafter.engine().speculation));
-        let time = |deployment, parameter| number(deployment, parameter).map(Seconds::from_seconds);
+    fn of(target: &Deployment) -> Self {
+        let law = &target.engine().speculation;
+        let time = |parameter| number(target, parameter).map(Seconds::from_seconds);
+        let take_back = time(&law.take_back).unwrap_or(Seconds::ZERO) * recurrent_layers(target);
         Self {
-            cycle: time(target, &own.cycle).unwrap_or(Seconds::ZERO)
-                + time(target, &own.take_back).unwrap_or(Seconds::ZERO) * recurrent_layers(target),
-            tree: time(target, &own.tree).unwrap_or(Seconds::ZERO),
-            draft_pass: drafter.zip(drafting).and_then(|(drafter, law)| time(drafter, &law.draft_pass)),
+            cycle: time(&law.cycle).unwrap_or(Seconds::ZERO) + take_back,
+            tree: time(&law.tree).unwrap_or(Seconds::ZERO),
+            draft_pass: time(&law.draft_pass),
             deviation: number(target, &target.engine().uncertainty.speculation).unwrap_or(0.0),
         }
     }

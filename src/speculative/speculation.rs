@@ -43,7 +43,8 @@ impl Speculation {
         Ok(Self::by(method, drafter::built_for(method, target)?))
     }
 
-    /// A smaller model drafts on the devices of the target, or on some of them: its deployment says on how many and in which formats.
+    /// A smaller model drafts on the devices of the target, or on some of them: its deployment says on how many and in which formats. The engine of
+    /// the target runs it, whatever engine its deployment names.
     pub fn draft_model(draft: Deployment) -> Self {
         Self::by(Method::DraftModel, Some(Drafting::new(draft)))
     }
