@@ -345,6 +345,22 @@ fn shapes_and_devices_of_drafts_follow_what_is_stated() {
     assert!(assumed[2].contains("draft model on one device"), "{}", assumed[2]);
 }
 
+/// A draft model that nobody knows is no reason to suppose another one, and engines that split layers run on one device.
+#[test]
+fn unknown_drafts_are_refused_and_local_engines_take_one_device() {
+    let header = "id,engine,device,device_count,tp,model,weight_format,mode,metric,value,tags\n";
+    let rows = [
+        "a,llama.cpp,rtx-4090-24gb,,,llama-3.1-8b,q8_0,single_stream,speedup,1,method=SpS;draft=no-such-model-7b;acceptance_length=2\n",
+        "b,llama.cpp,rtx-4090-24gb,,,llama-3.1-8b,q8_0,single_stream,speedup,1,method=SpS;draft=llama-3.2-1b;acceptance_length=2\n",
+    ];
+    let rows = read_measurements((String::from(header) + &rows.concat()).as_bytes(), "drafts.csv").unwrap();
+    let mut predictor = Predictor::new(Catalog::embedded());
+    let refused = predictor.predict(&rows[0]).unwrap_err();
+    assert!(matches!(refused, Refusal::Catalog(_)) && refused.to_string().contains("no-such-model-7b"), "{refused}");
+    assert!(predictor.predict(&rows[1]).is_ok());
+    assert_eq!(predictor.deployment(&rows[1]).unwrap().0.tensor_parallel(), 1);
+}
+
 /// Launch commands of the published draft models: `--tp 1` in SpecForge's documentation for Llama-3.1-8B, `--tp 4` on the cards of Qwen3-30B-A3B,
 /// Llama-3.3-70B and gpt-oss-120b, `--tp 8` on those of Qwen3-235B-A22B and Kimi-K2.
 #[test]

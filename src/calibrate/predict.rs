@@ -143,7 +143,8 @@ impl Predictor {
     /// Whether the configuration fits into memory is not asked: it ran. Only two metrics are predicted from the memory plan, in any mode and
     /// whether or not the step model covers the layout: `oom` (1: does not fit) and `kv_cache_tokens` (the size of the pool as the engine
     /// prints it). Lengths are those of the columns, `max-model-len` that of the tag; engines with a pool let sequences wait that do not fit
-    /// beside the others, so that for them one sequence must fit.
+    /// beside the others, so that for them one sequence must fit. A `speedup` by speculative decoding is predicted in any mode too, as that of
+    /// equal requests in flight.
     ///
     /// # Errors
     /// [`Refusal`] if the row's mode or metric is not covered, its names are unknown, a tag of a setting is malformed, or a necessary length
@@ -190,7 +191,8 @@ impl Predictor {
 }
 
 /// The value of a row's metric, in the row's unit, if it was measured on this model: for deployments that differ from what
-/// [`Predictor::deployment`] makes of the row.
+/// [`Predictor::deployment`] makes of the row. A `speedup` is that of this model's deployment with a drafter; draft models are looked up in the
+/// embedded catalog.
 ///
 /// # Errors
 /// [`Refusal`] if the row's mode or metric is not covered, or a necessary length is missing.
@@ -257,7 +259,7 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     let choice = query.choose(catalog)?;
     let mut assumptions = vec![format!("{} {}", row.engine, choice.note)];
     let device = settings::device(&device, row)?;
-    let (devices, tensor_parallel) = speculation::devices(row, &device, &model, &mut assumptions)?;
+    let (devices, tensor_parallel) = speculation::devices(row, &device, &model, &choice.engine, &mut assumptions)?;
     let system = System::new(device, devices)?;
     let deployment = Deployment::new(Arc::clone(&model), system).with_engine(choice.engine).with_long_context_allowed();
     let mut deployment = settings::applied(deployment, row)?;

@@ -5,6 +5,7 @@ use super::predict::{Refusal, weights};
 use super::score::SPEEDUP;
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;
+use crate::engine::Engine;
 use crate::format::WeightFormat;
 use crate::hardware::{Device, System};
 use crate::model::{Architecture, Attention, FeedForward, Layer, Mixer, Model};
@@ -29,16 +30,16 @@ impl Speculated {
         assumptions: &mut Vec<String>,
     ) -> Result<Self, Refusal> {
         let method = row.tag("method").ok_or_else(|| tag_refused(row, "method", "a method such as eagle3"))?;
-        let method: Method = method.parse().map_err(Refusal::Speculation)?;
+        let method: Method = method.parse()?;
         let speculation = match method {
             Method::DraftModel => Speculation::draft_model(draft_model(catalog, row, target, assumptions)?),
-            _ => Speculation::new(method, target).map_err(Refusal::Speculation)?,
+            _ => Speculation::new(method, target)?,
         };
         let length = number(row, "acceptance_length", "tokens per step, at least 1")?;
         let proposal = match proposal(row)? {
             Some(proposal) => proposal,
             None => {
-                let usual = usual_proposal(row, method, length).map_err(Refusal::Speculation)?;
+                let usual = usual_proposal(row, method, length)?;
                 let (tokens, depth) = (usual.draft_tokens(), usual.depth());
                 assumptions.push(format!("{tokens} tokens proposed down to {depth}, as {method} usually does"));
                 usual
@@ -50,11 +51,11 @@ impl Speculated {
         };
         let speculation = speculation.with_proposal(proposal);
         let speculation = match length {
-            Some(length) => speculation.with_measured_tokens_per_step(length).map_err(Refusal::Speculation)?,
+            Some(length) => speculation.with_measured_tokens_per_step(length)?,
             None => speculation,
         };
         assumptions.extend(speculation.assumptions());
-        let model = SpeculativeModel::compile(target, &speculation).map_err(Refusal::Speculation)?;
+        let model = SpeculativeModel::compile(target, &speculation)?;
         Ok(Self { model, request: request(row, assumptions) })
     }
 
@@ -78,7 +79,7 @@ fn proposal(row: &Measurement) -> Result<Option<Proposal>, Refusal> {
             Proposal::tree(top_k, steps.unwrap_or(verified - 1), verified.saturating_sub(1))
         }
     };
-    proposal.map(Some).map_err(Refusal::Speculation)
+    Ok(Some(proposal?))
 }
 
 /// The shape that a method usually proposes: trees by the authors' own code of EAGLE-3 where serving engines propose chains; deeper where more was
@@ -105,14 +106,15 @@ fn tag_refused(row: &Measurement, name: &str, expected: &'static str) -> Refusal
     Refusal::Tag { tag: name.into(), value, expected }
 }
 
-/// The draft model that a row names, or a small one; in 16 bits where `draft_format` does not say otherwise.
+/// The draft model that a row names, or the one of Spec-Bench if it names none; in 16 bits where `draft_format` does not say otherwise.
 fn draft_model(
     catalog: &Catalog,
     row: &Measurement,
     target: &Deployment,
     assumptions: &mut Vec<String>,
 ) -> Result<Deployment, Refusal> {
-    let named = row.tag("draft").and_then(|name| catalog.model(name).ok());
+    let named = row.tag("draft").filter(|name| !name.to_lowercase().contains("68m"));
+    let named = named.map(|name| catalog.model(name)).transpose()?;
     let format = row.tag("draft_format").map(str::parse).transpose()?.unwrap_or(WeightFormat::Bf16);
     let draft = target.clone().with_weights(format);
     let draft = match named {
@@ -174,14 +176,17 @@ const LENGTHS: [(&str, u64, u64, u64); 7] = [
     ("gpqa", 0, 300, 1000),
 ];
 
-/// Devices, and those that share every layer: as stated, or else as usual for a model of this size.
+/// Devices, and those that share every layer: as stated, or else as usual for a model of this size under an engine that serves from a pool; other
+/// engines run on one.
 pub(super) fn devices(
     row: &Measurement,
     device: &Arc<Device>,
     model: &Arc<Model>,
+    engine: &Engine,
     assumptions: &mut Vec<String>,
 ) -> Result<(u32, u32), Refusal> {
-    if row.layout_stated || row.metric != SPEEDUP {
+    let serves_from_pool = !engine.memory.is_empty() && !engine.memory.allocates_as_needed();
+    if row.layout_stated || row.metric != SPEEDUP || !serves_from_pool {
         return Ok((row.device_count, row.tp));
     }
     let alone =

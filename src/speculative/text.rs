@@ -1,7 +1,7 @@
 //! The answer as text.
 
 use super::SpeculativeEstimate;
-use crate::units::Seconds;
+use crate::units::{Seconds, TokensPerSecond};
 use std::fmt;
 
 impl fmt::Display for SpeculativeEstimate {
@@ -9,7 +9,7 @@ impl fmt::Display for SpeculativeEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { plain, cycle, .. } = self;
         let optional = |time: Option<Seconds>| time.map_or("-".into(), |time| time.to_string());
-        let rate = |rate: Option<crate::units::TokensPerSecond>| rate.map_or("-".into(), |rate| format!("{rate:.1}"));
+        let rate = |rate: Option<TokensPerSecond>| rate.map_or("-".into(), |rate| format!("{rate:.1}"));
         writeln!(f, "{}", self.request)?;
         writeln!(f, "{:<28}{:>14}{:>14}", "", "without", "with")?;
         let rows = [
