@@ -1,0 +1,1 @@
+//! Tools of numerical mathematics: root finding on monotone functions.
