@@ -317,6 +317,14 @@ quantity! {
 }
 
 quantity! {
+    /// A rate of requests: arrivals or completions.
+    RequestsPerSecond, "a request rate", base from_requests_per_second / as_requests_per_second,
+    named { from_requests_per_minute / as_requests_per_minute = 1.0 / 60.0; },
+    text { "req/s" => Decimal(0), "kreq/s" => Decimal(3), "req/min" => Times(1.0 / 60.0) },
+    show { "req/s", "kreq/s" }
+}
+
+quantity! {
     /// A price of use in US dollars per device and hour.
     UsdPerHour, "a price per hour", base from_usd_per_hour / as_usd_per_hour,
     named {},
@@ -346,6 +354,18 @@ impl Mul<BytesPerSecond> for FlopsPerByte {
     type Output = FlopsPerSecond;
     fn mul(self, bandwidth: BytesPerSecond) -> FlopsPerSecond {
         FlopsPerSecond(self.0 * bandwidth.0)
+    }
+}
+
+impl RequestsPerSecond {
+    /// The mean time from one request to the next.
+    pub const fn interval(self) -> Seconds {
+        Seconds(1.0 / self.0)
+    }
+
+    /// How many requests come, on average, in this time.
+    pub const fn requests_in(self, time: Seconds) -> f64 {
+        self.0 * time.0
     }
 }
 
