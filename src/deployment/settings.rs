@@ -31,7 +31,7 @@ impl Deployment {
     #[must_use]
     pub fn with_max_tokens_per_step(self, tokens: u64) -> Self {
         self.with_setting(|engine| {
-            engine.scheduling.max_tokens_per_step = Some(Sourced::assumed(tokens));
+            engine.scheduling.max_tokens_per_step = Some(ByDevice::assumed(tokens));
             engine.memory.profiled_tokens = None;
             engine.memory.whole_prompts_up_to = None;
         })
@@ -40,7 +40,10 @@ impl Deployment {
     /// With at most so many sequences at once (vLLM `--max-num-seqs`).
     #[must_use]
     pub fn with_max_sequences(self, sequences: u64) -> Self {
-        self.with_setting(|engine| engine.memory.max_sequences = Some(ByDevice::assumed(sequences)))
+        self.with_setting(|engine| {
+            engine.memory.max_sequences = Some(ByDevice::assumed(sequences));
+            engine.scheduling.max_sequences = None;
+        })
     }
 
     /// With blocks of the cache of so many tokens (vLLM `--block-size`).
@@ -59,10 +62,22 @@ impl Deployment {
     pub(crate) fn memory_step_tokens(&self) -> u64 {
         let (rules, device) = (&self.engine.memory, self.system.device());
         let profiled = rules.profiled_tokens.as_ref().map(|tokens| tokens.on(device));
-        profiled.or(self.engine.scheduling.max_tokens_per_step.as_ref().map(|tokens| tokens.value)).unwrap_or(0)
+        profiled.or(self.max_tokens_per_step()).unwrap_or(0)
     }
 
-    /// Sequences that may run at once, if the engine limits them.
+    /// Most tokens in one step, if the engine limits them.
+    pub fn max_tokens_per_step(&self) -> Option<u64> {
+        let limit = self.engine.scheduling.max_tokens_per_step.as_ref();
+        limit.map(|tokens| tokens.on(self.system.device()).max(1))
+    }
+
+    /// Most sequences that the engine runs at once, if it limits them.
+    pub fn max_running_sequences(&self) -> Option<u64> {
+        let limit = self.engine.scheduling.max_sequences.as_ref();
+        limit.map(|sequences| sequences.on(self.system.device())).or_else(|| self.memory_sequences())
+    }
+
+    /// Sequences that memory is set aside for, if the engine limits them.
     pub(crate) fn memory_sequences(&self) -> Option<u64> {
         self.engine.memory.max_sequences.as_ref().map(|sequences| sequences.on(self.system.device()))
     }

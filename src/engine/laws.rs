@@ -267,6 +267,8 @@ law! {
         per_layer: Seconds,
         /// Per further device of the group and step.
         per_device: Seconds,
+        /// Per request, outside of steps: parsing, tokenizing and queueing before the first step can see it, and the way of its first token back.
+        per_request: Seconds,
     }
 }
 

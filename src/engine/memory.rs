@@ -114,6 +114,12 @@ impl<T: Copy> ByDevice<T> {
         Self { value, below: Vec::new(), unified: None, by_generation: BTreeMap::new(), kind, source, note: None }
     }
 
+    /// All values, whatever the device.
+    pub fn values(&self) -> impl Iterator<Item = T> + '_ {
+        let below = self.below.iter().map(|tier| tier.value);
+        std::iter::once(self.value).chain(below).chain(self.unified).chain(self.by_generation.values().copied())
+    }
+
     /// The value for a device.
     pub fn on(&self, device: &Device) -> T {
         let visible = device.usable_memory();

@@ -14,7 +14,7 @@ pub use laws::{
 };
 pub use memory::{Below, Budget, ByDevice, CacheAccounting, Exhaustion, MemoryRules, PrintedTokens};
 pub use parameter::{AnyParameter, Factor, Keys, Number, Parameter, Positive, Quantity, Resolved, Share};
-pub use scheduling::{Arithmetic, MatrixUnit, Scheduling};
+pub use scheduling::{Arithmetic, MatrixUnit, PromptPolicy, Scheduling};
 
 use crate::profile::{self, ProfileError, Provenance, Sources};
 use serde::{Deserialize, Serialize};
@@ -271,8 +271,25 @@ impl Engine {
 
     fn check_scheduling(&self, file: &str) -> Result<(), ProfileError> {
         let scheduling = &self.scheduling;
-        let counts = [
+        let by_device = [
             ("scheduling.max_tokens_per_step", &scheduling.max_tokens_per_step),
+            ("scheduling.max_sequences", &scheduling.max_sequences),
+        ];
+        for (key, count) in by_device {
+            if let Some(count) = count {
+                if count.values().any(|count| count == 0) {
+                    return Err(ProfileError::at_key(file, key, "is 0, expected at least 1"));
+                }
+                self.check_source(file, || key.into(), &count.source)?;
+            }
+        }
+        for (key, source) in [
+            ("scheduling.prompts", scheduling.prompts.as_ref().map(|rule| &rule.source)),
+            ("scheduling.reserves_output", scheduling.reserves_output.as_ref().map(|rule| &rule.source)),
+        ] {
+            source.map_or(Ok(()), |source| self.check_source(file, || key.into(), source))?;
+        }
+        let counts = [
             ("scheduling.micro_batches_in_flight", &scheduling.micro_batches_in_flight),
             ("scheduling.offload_rows", &scheduling.offload_rows),
         ];

@@ -1,5 +1,6 @@
 //! Rules of an engine that are choices, not efficiencies: how it cuts work, which kernels it picks, which arithmetic they use.
 
+use super::ByDevice;
 use crate::profile::Sourced;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,17 @@ use serde::{Deserialize, Serialize};
 pub struct Scheduling {
     /// Most tokens in one step (chunked prefill; `n_ubatch` of llama.cpp); absent if a prompt is processed in one step, however long.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_tokens_per_step: Option<Sourced<u64>>,
+    pub max_tokens_per_step: Option<ByDevice<u64>>,
+    /// Most sequences that run at once, where it is not the number that memory is set aside for
+    /// ([`MemoryRules::max_sequences`](super::MemoryRules::max_sequences)).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sequences: Option<ByDevice<u64>>,
+    /// When prompts are processed beside answers that are being written; absent means [`PromptPolicy::Chunked`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompts: Option<Sourced<PromptPolicy>>,
+    /// Whether a request starts only if its whole answer has room in the cache; absent means it starts when its prompt has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserves_output: Option<Sourced<bool>>,
     /// Whether attention is fused when the caller does not say; absent means it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash_attention: Option<Sourced<bool>>,
@@ -35,6 +46,22 @@ pub struct Scheduling {
     /// Whether checkpoints in 8- and 4-bit floats bring an 8-bit cache with them when the caller does not say; absent means no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_follows_checkpoint: Option<Sourced<bool>>,
+}
+
+/// When an engine processes prompts while other answers are being written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PromptPolicy {
+    /// In the same steps, cut into chunks that fill the step up to its limit of tokens (Sarathi; vLLM since V1).
+    #[default]
+    Chunked,
+    /// In the same steps, whole: as many as the limit allows, at least one (TensorRT-LLM).
+    Whole,
+    /// In steps of their own, before answers go on (vLLM V0, SGLang).
+    First,
+    /// With the whole batch: the next one starts when the last answer has ended (static batching).
+    Batch,
 }
 
 /// A unit that multiplies matrices.

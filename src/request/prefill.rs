@@ -24,8 +24,7 @@ impl StepModel {
     /// Steps that [`prefill`](Self::prefill) takes.
     pub fn prefill_steps(&self, request: &Request) -> u64 {
         let tokens = request.new_prompt_tokens().saturating_mul(request.batch);
-        let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
-        budget.map_or(1, |budget| tokens.div_ceil(budget.value.max(1)))
+        self.deployment().max_tokens_per_step().map_or(1, |budget| tokens.div_ceil(budget))
     }
 
     /// The steps of the prefill one after another, and the share of their time that it takes: less than 1 where they follow one another
@@ -43,9 +42,8 @@ impl StepModel {
 
     fn each_prefill_step(&self, request: &Request, mut step: impl FnMut(&StepLoad)) {
         let (cached, new) = (request.cached_prompt_tokens, request.new_prompt_tokens());
-        let budget = self.deployment().engine().scheduling.max_tokens_per_step.as_ref();
         let tokens = new.saturating_mul(request.batch);
-        let Some(budget) = budget.map(|budget| budget.value).filter(|&budget| budget < tokens) else {
+        let Some(budget) = self.deployment().max_tokens_per_step().filter(|&budget| budget < tokens) else {
             let mut load = self.load();
             load.add_prefills(cached, new, true, request.batch as f64);
             return step(&load);

@@ -40,6 +40,17 @@ impl PhaseLoad {
         }
     }
 
+    fn add_phase(&mut self, other: &Self, times: f64) {
+        self.tokens += times * other.tokens;
+        self.sequences += times * other.sequences;
+        self.cached += times * other.cached;
+        for index in 0..Reaches::LIMIT {
+            self.pairs[index] += times * other.pairs[index];
+            self.entries[index] += times * other.entries[index];
+            self.rectangles[index] += times * other.rectangles[index];
+        }
+    }
+
     fn add(&mut self, reaches: &Reaches, cached: u64, new: u64, times: f64) {
         self.tokens += times * new as f64;
         self.sequences += times;
@@ -107,6 +118,13 @@ impl StepLoad {
     /// Takes decoding sequences out again.
     pub fn remove_decode(&mut self, cached: u64, new: u64, sequences: f64) {
         self.add_decode(cached, new, -sequences);
+    }
+
+    /// Adds `times` as much work as another load has: averages over requests are loads too.
+    pub fn add_load(&mut self, other: &Self, times: f64) {
+        self.prefill.add_phase(&other.prefill, times);
+        self.decode.add_phase(&other.decode, times);
+        self.emitting += times * other.emitting;
     }
 
     /// A share of the step: one of several equal micro-batches.
