@@ -19,14 +19,16 @@ pub enum Convention {
     Vllm,
     /// GuideLLM.
     ///
-    /// Source: vllm-project/guidellm, `src/guidellm/schemas/request_stats.py` and `benchmark/schemas/generative/metrics.py`. Its "time per
-    /// output token" divides the whole latency by all tokens, TTFT included. ITL is weighted with `N - 1`, time per output token with
-    /// `N`. An objective called `tpot_ms` is held against its ITL (docs/guides/service_level_objectives.md).
+    /// Source: vllm-project/guidellm, `src/guidellm/schemas/base/request_stats.py` and `statistics.py`, `schemas/benchmark/goodput.py`. Its
+    /// "time per output token" divides the whole latency by all tokens, TTFT included. ITL is weighted with `N - 1`, time per output token
+    /// with `N`. An objective called `tpot_ms` is held against its ITL; an answer without one is not judged at all, even if its TTFT is
+    /// too long. (Versions before 2026 have no goodput.)
     GuideLlm,
     /// GenAI-Perf.
     ///
     /// Source: triton-inference-server/perf_analyzer, `genai-perf/genai_perf/profile_data_parser/llm_profile_data_parser.py`. One ITL per
-    /// request, which others call TPOT.
+    /// request, which others call TPOT. Its `goodput_calculator` pairs the lists of metrics by position and stops at the shortest, so an
+    /// answer of one token is never good if ITL is limited, and shifts the pairs after it (which is not imitated).
     GenAiPerf,
     /// AIPerf.
     ///

@@ -16,7 +16,8 @@ pub struct Goodput {
 
 /// The share of requests that met each limit, one by one; none where there is no limit, or the tool has no such metric.
 ///
-/// Each is at least the share that meets all of them: 95 % in time for TTFT and 95 % for TPOT may be as little as 90 % for both.
+/// Each is at least the share that meets all of them, where every request is judged: 95 % in time for TTFT and 95 % for TPOT may be as
+/// little as 90 % for both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Attainment {
     /// Share in time for the first token.
@@ -41,11 +42,13 @@ impl Attainment {
     }
 }
 
-/// Requests that meet all limits at once, by the definitions of a tool (also where the tool itself reports no goodput).
+/// Requests that meet all limits at once, by the definitions of a tool (also where the tool itself reports no goodput); none where
+/// there is no request that can be judged.
 ///
 /// # Formula
-/// `rate = good / duration`, `share = good / requests`. Without limits every request is good. A limit on a metric that the tool does not
-/// have is met by none.
+/// `rate = good / duration`, `share = good / judged`. Every request is judged, except that GuideLLM leaves out answers of one token if the
+/// time per token is limited, even if they break another limit. Without limits every request is good. A limit on a metric that the tool
+/// does not have is met by none.
 ///
 /// # Errors
 /// As [`summarise`](super::summarise).
@@ -54,7 +57,7 @@ pub fn goodput(
     convention: Convention,
     slo: &Slo,
     duration: Seconds,
-) -> Result<Goodput, MetricsError> {
+) -> Result<Option<Goodput>, MetricsError> {
     check(requests, convention, duration)?;
     Ok(judge(requests, convention, slo, duration).0)
 }
@@ -82,7 +85,7 @@ pub(super) fn judge(
     convention: Convention,
     slo: &Slo,
     duration: Seconds,
-) -> (Goodput, Attainment) {
+) -> (Option<Goodput>, Attainment) {
     let [mut all, mut ttft, mut tpot, mut itl, mut e2e] = [Tally::default(); 5];
     let rule = convention.definition().single_token;
     for request in requests {
@@ -107,7 +110,7 @@ pub(super) fn judge(
         e2e: limited(slo.e2e, e2e),
     };
     let rate = RequestsPerSecond::from_requests_per_second(all.good as f64 / duration.as_seconds());
-    (Goodput { rate, share: all.share().unwrap_or(0.0) }, attainment)
+    (all.share().map(|share| Goodput { rate, share }), attainment)
 }
 
 #[derive(Clone, Copy, PartialEq)]

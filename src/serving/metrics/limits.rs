@@ -183,7 +183,7 @@ fn find<T>(
 /// ```
 ///
 /// # References
-/// MLPerf Inference rules, section on the number of queries, which takes a twentieth of `1 - p` as margin.
+/// Reddi et al., *MLPerf Inference Benchmark*, ISCA 2020 (arXiv:1911.02549), table IV, which takes a twentieth of `1 - p` as margin.
 pub fn queries_needed(percentile: f64, confidence: f64, margin: f64) -> Result<u64, MetricsError> {
     for (what, value) in [("the percentile", percentile), ("the confidence", confidence), ("the margin", margin)] {
         if !(value > 0.0 && value < 1.0) {
@@ -208,7 +208,7 @@ pub fn queries_needed(percentile: f64, confidence: f64, margin: f64) -> Result<u
 /// [`MetricsError::NotAShare`] unless the percentile is above 0 and below 1.
 ///
 /// # References
-/// MLPerf Inference rules, section on the number of queries.
+/// Reddi et al., *MLPerf Inference Benchmark*, ISCA 2020 (arXiv:1911.02549), table IV.
 pub fn mlperf_queries(percentile: f64) -> Result<u64, MetricsError> {
     const MULTIPLE: u64 = 1 << 13;
     let queries = queries_needed(percentile, 0.99, (1.0 - percentile) / 20.0)?;

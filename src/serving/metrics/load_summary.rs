@@ -87,10 +87,13 @@ impl LoadSummary {
         if devices == 0 {
             return Err(MetricsError::NoDevices);
         }
-        let (mut goodput, _) = judge(completed, convention, slo, duration);
-        if requests > 0 {
-            goodput.share *= report.requests as f64 / requests as f64;
-        }
+        let (goodput, _) = judge(completed, convention, slo, duration);
+        let share_completed = report.requests as f64 / requests.max(1) as f64;
+        let goodput = match goodput {
+            Some(good) => Some(Goodput { share: good.share * share_completed, ..good }),
+            None if completed.is_empty() && requests > 0 => Some(Goodput::default()),
+            None => None,
+        };
         Ok(Self {
             requests: Some(requests),
             completed: Some(report.requests),
@@ -102,7 +105,7 @@ impl LoadSummary {
             e2e: report.e2e,
             output_tps_total: Some(report.output_tps_total),
             output_tps_per_device: Some(report.output_tps_total / f64::from(devices)),
-            goodput: Some(goodput),
+            goodput,
             mean_batch: None,
             kv_utilization: None,
         })

@@ -33,6 +33,9 @@ mod percentiles;
 mod report;
 mod times;
 
+#[cfg(test)]
+mod tests;
+
 pub use crate::workload::{Latencies, Slo};
 pub use convention::{Convention, Definition, Gaps, GoodputRule, PerToken, SingleToken, Start, Weight};
 pub use error::{Metric, MetricsError};

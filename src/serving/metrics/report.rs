@@ -29,7 +29,7 @@ pub struct ToolReport {
     pub output_tps_total: TokensPerSecond,
     /// Output tokens per second of one stream.
     pub stream_tps: Option<StreamRate>,
-    /// Requests that met all limits, where the tool tests them together.
+    /// Requests that met all limits, where there are limits and the tool tests them together.
     pub goodput: Option<Goodput>,
     /// Share of requests that met each limit.
     pub attainment: Attainment,
@@ -93,7 +93,7 @@ pub fn summarise(
         request_rate: RequestsPerSecond::from_requests_per_second(requests.len() as f64 / seconds),
         output_tps_total: TokensPerSecond::from_tokens_per_second(tokens as f64 / seconds),
         stream_tps: StreamRate::of(requests, convention),
-        goodput: (definition.goodput == GoodputRule::Joint).then_some(goodput),
+        goodput: goodput.filter(|_| definition.goodput == GoodputRule::Joint && !slo.is_empty()),
         attainment,
     })
 }
