@@ -268,7 +268,10 @@ fn clients_are_either_served_or_think() {
             let rate = outcome.steady.answered as f64 / outcome.steady.time.as_seconds();
             let clients = rate * (mean(&outcome.e2e()) + think).as_seconds();
             assert!((clients / 12.0 - 1.0).abs() < 0.01, "{clients}");
-            assert!(outcome.steady.running <= 8.0 && outcome.steady.running + outcome.steady.waiting <= 12.0);
+            let Averages { running, waiting, .. } = outcome.steady;
+            // In a whole batch, answers that have ended keep their places while their clients think or wait again.
+            let most = if policy == Policy::WholeBatch { 12.0 + 7.0 } else { 12.0 };
+            assert!(running <= 8.0 + 1e-9 && running + waiting <= most, "{policy:?} {start:?}: {running} {waiting}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::arrivals::{Lengths, Sent, Source};
 use super::outcome::{Averages, Gap, Outcome, Served, cut_off};
 use super::{Policy, Simulation};
-use llm_roofline::model::Reach;
+use llm_roofline::model::{Reach, Reaches};
 use llm_roofline::prelude::*;
 use llm_roofline::step::StepLoad;
 use std::collections::VecDeque;
@@ -14,9 +14,10 @@ pub(super) fn run(simulation: &Simulation<'_>, source: Source) -> Outcome {
     while engine.wait_for_work() {
         let step = engine.form_step();
         engine.run_step(&step);
-        engine.emit(step.decodes);
-        engine.remove_finished();
-        engine.watch_window();
+        if engine.emit(step.decodes) {
+            engine.remove_finished();
+            engine.watch_window();
+        }
     }
     engine.finish()
 }
@@ -24,6 +25,7 @@ pub(super) fn run(simulation: &Simulation<'_>, source: Source) -> Outcome {
 struct Engine<'a> {
     simulation: &'a Simulation<'a>,
     source: Source,
+    last_bend: u64,
     now: Seconds,
     waiting: VecDeque<Sequence>,
     /// How many in front of the queue may be admitted in the step that is being formed.
@@ -62,7 +64,7 @@ struct Step {
 
 impl Sequence {
     /// What must be computed before the next token: the prompt, and after a preemption what was emitted before.
-    const fn to_compute(&self) -> u64 {
+    const fn prompt_tokens(&self) -> u64 {
         self.lengths.prompt + self.emitted
     }
 
@@ -114,6 +116,7 @@ impl<'a> Engine<'a> {
         Self {
             simulation,
             source,
+            last_bend: last_bend(simulation.model.reaches()),
             now: Seconds::ZERO,
             waiting: VecDeque::new(),
             joinable: 0,
@@ -178,7 +181,7 @@ impl<'a> Engine<'a> {
         let mut next = self.decoding;
         while room > 0 && (next < self.running.len() || !preempted && self.admit()) {
             let sequence = &mut self.running[next];
-            let chunk = room.min(sequence.to_compute() - sequence.computed);
+            let chunk = room.min(sequence.prompt_tokens() - sequence.computed);
             add_chunk(&mut load, sequence, chunk);
             room -= chunk;
             next += 1;
@@ -190,7 +193,7 @@ impl<'a> Engine<'a> {
     fn form_prompts(&mut self, budget: u64) -> Option<Step> {
         let mut load = self.simulation.model.load();
         let mut room = budget;
-        while let Some(new) = self.waiting.front().map(|next| next.to_compute() - next.lengths.cached) {
+        while let Some(new) = self.waiting.front().map(|next| next.prompt_tokens() - next.lengths.cached) {
             if load.tokens() > 0.0 && new > room || !self.admit() {
                 break;
             }
@@ -220,7 +223,7 @@ impl<'a> Engine<'a> {
             }
             self.held = held;
             let sequence = self.take_next();
-            add_chunk(&mut load, sequence, sequence.to_compute() - sequence.computed);
+            add_chunk(&mut load, sequence, sequence.prompt_tokens() - sequence.computed);
         }
         Step { load, decodes: false }
     }
@@ -252,7 +255,7 @@ impl<'a> Engine<'a> {
         } else if index < self.decoding {
             sequence.context()
         } else {
-            sequence.to_compute()
+            sequence.prompt_tokens()
         }
     }
 
@@ -283,7 +286,7 @@ impl<'a> Engine<'a> {
 
     fn decode_load(&self) -> StepLoad {
         let mut load = self.simulation.model.load();
-        add_decodes(&mut load, self.running[..self.decoding].iter().map(Sequence::context));
+        add_decodes(&mut load, self.last_bend, self.running[..self.decoding].iter().map(Sequence::context));
         load
     }
 
@@ -302,11 +305,12 @@ impl<'a> Engine<'a> {
         self.totals.time = self.now;
     }
 
-    /// The tokens that come out of the step: one of each sequence that decoded, one of each whose prompt has ended.
-    fn emit(&mut self, decoded: bool) {
+    /// The tokens that come out of the step: one of each sequence that decoded, one of each whose prompt has ended. Whether an answer ended.
+    fn emit(&mut self, decoded: bool) -> bool {
+        let answered = self.totals.answered;
         let first = if decoded { 0 } else { self.decoding };
         let prompts = self.running[self.decoding..].iter();
-        self.decoding += prompts.take_while(|sequence| sequence.computed == sequence.to_compute()).count();
+        self.decoding += prompts.take_while(|sequence| sequence.computed == sequence.prompt_tokens()).count();
         for sequence in &mut self.running[first..self.decoding] {
             sequence.emitted += 1;
             if sequence.emitted > sequence.lengths.output {
@@ -325,6 +329,7 @@ impl<'a> Engine<'a> {
                 self.source.answered(self.now);
             }
         }
+        self.totals.answered > answered
     }
 
     fn remove_finished(&mut self) {
@@ -336,9 +341,6 @@ impl<'a> Engine<'a> {
             return;
         }
         let before = self.running.len();
-        if !self.running.iter().any(Sequence::is_finished) {
-            return;
-        }
         let reserved = self.simulation.reserve_output;
         self.running.retain(|sequence| {
             if sequence.is_finished() {
@@ -377,24 +379,39 @@ impl<'a> Engine<'a> {
 }
 
 fn add_chunk(load: &mut StepLoad, sequence: &mut Sequence, new: u64) {
-    load.add_prefill(sequence.computed, new, sequence.computed + new == sequence.to_compute());
+    load.add_prefill(sequence.computed, new, sequence.computed + new == sequence.prompt_tokens());
     sequence.computed += new;
 }
 
 /// Adds sequences with these contexts that decode a token each.
 ///
-/// What full attention reads is a line in the context, so that any contexts with the same sum make the same load.
-fn add_decodes(load: &mut StepLoad, contexts: impl ExactSizeIterator<Item = u64>) {
-    if load.reaches().as_slice() != [Reach::Full] {
-        return contexts.for_each(|context| load.add_decode(context, 1, 1.0));
+/// Beyond the last bend of the model's reaches all sums are lines in the context: any contexts with the same sum make the same load.
+fn add_decodes(load: &mut StepLoad, last_bend: u64, contexts: impl Iterator<Item = u64>) {
+    let (mut count, mut sum) = (0, 0);
+    for context in contexts {
+        if context >= last_bend {
+            (count, sum) = (count + 1, sum + context);
+        } else {
+            load.add_decode(context, 1, 1.0);
+        }
     }
-    let count = contexts.len() as u64;
-    let sum: u64 = contexts.sum();
-    if count > 0 {
-        let (each, rest) = (sum / count, sum % count);
+    if let Some(each) = u64::checked_div(sum, count) {
+        let rest = sum % count;
         load.add_decode(each, 1, (count - rest) as f64);
         load.add_decode(each + 1, 1, rest as f64);
     }
+}
+
+/// Context from which on what a token reads is a line for every reach.
+fn last_bend(reaches: &Reaches) -> u64 {
+    let bends = reaches.as_slice().iter().map(|reach| match *reach {
+        Reach::Full => 0,
+        Reach::Window(window) => window,
+        Reach::Selected { ratio, top } => ratio.max(1) * top,
+        // Chunks, and what may come: never.
+        _ => u64::MAX,
+    });
+    bends.max().unwrap_or(0)
 }
 
 fn record_gap(gaps: &mut Vec<Gap>, at: Seconds, gap: Seconds) {
@@ -407,14 +424,19 @@ fn record_gap(gaps: &mut Vec<Gap>, at: Seconds, gap: Seconds) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use llm_roofline::model::Reaches;
 
     #[test]
-    fn full_attention_needs_only_the_sum_of_contexts() {
-        let contexts = [5, 900, 17, 0, 333];
-        let (mut at_once, mut one_by_one) = (StepLoad::new(Reaches::FULL), StepLoad::new(Reaches::FULL));
-        add_decodes(&mut at_once, contexts.into_iter());
-        contexts.into_iter().for_each(|context| one_by_one.add_decode(context, 1, 1.0));
-        assert_eq!(at_once, one_by_one);
+    fn the_sum_of_long_contexts_is_enough() {
+        let windows = [Reach::Full, Reach::Window(300), Reach::Selected { ratio: 4, top: 80 }];
+        let chunks = [Reach::Full, Reach::Chunk(100)];
+        let contexts = [5, 900, 319, 320, 321, 0, 338];
+        for (reaches, bend) in [(&windows[..1], 0), (&windows, 320), (&chunks, u64::MAX)] {
+            let reaches = Reaches::new(reaches).unwrap();
+            let (mut at_once, mut one_by_one) = (StepLoad::new(reaches), StepLoad::new(reaches));
+            assert_eq!(last_bend(&reaches), bend);
+            add_decodes(&mut at_once, bend, contexts.into_iter());
+            contexts.into_iter().for_each(|context| one_by_one.add_decode(context, 1, 1.0));
+            assert_eq!(at_once, one_by_one);
+        }
     }
 }

@@ -10,14 +10,14 @@
 //! - Cached prompt tokens are attended to and held, but not computed. They are held once per request: sharing saves time here, not memory.
 //!
 //! Steps of prompts that follow one another through a pipeline are not overlapped.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 mod arrivals;
 mod engine;
 mod outcome;
 
 pub use arrivals::{Arrivals, Lengths, Random, Start, poisson};
-pub use outcome::{Averages, Gap, Outcome, Served, mean, percentile};
+pub use outcome::{Averages, Gap, Gaps, Outcome, Served, mean, percentile};
 
 use llm_roofline::prelude::*;
 
