@@ -175,11 +175,11 @@ impl<'a> Engine<'a> {
 
     /// A token for every decoding sequence, then chunks of prompts.
     fn form_mixed(&mut self, budget: u64) -> Step {
-        let preempted = self.make_room();
+        self.make_room();
         let mut load = self.decode_load();
         let mut room = budget - self.decoding as u64;
         let mut next = self.decoding;
-        while room > 0 && (next < self.running.len() || !preempted && self.admit()) {
+        while room > 0 && (next < self.running.len() || self.admit()) {
             let sequence = &mut self.running[next];
             let chunk = room.min(sequence.prompt_tokens() - sequence.computed);
             add_chunk(&mut load, sequence, chunk);
@@ -228,12 +228,11 @@ impl<'a> Engine<'a> {
         Step { load, decodes: false }
     }
 
-    /// Preempts until the cache holds a further token of every decoding sequence, and takes it. Whether it had to.
-    fn make_room(&mut self) -> bool {
+    /// Preempts until the cache holds a further token of every decoding sequence, and takes it.
+    fn make_room(&mut self) {
         if self.simulation.reserve_output {
-            return false;
+            return;
         }
-        let mut preempted = false;
         while (self.held + self.decoding as u64) as f64 > self.simulation.cache_tokens {
             let last = self.running.len() - 1;
             self.held -= self.held_by(last);
@@ -241,10 +240,8 @@ impl<'a> Engine<'a> {
             self.decoding = self.decoding.min(last);
             self.served[sequence.id].preemptions += 1;
             self.waiting.push_front(sequence);
-            preempted = true;
         }
         self.held += self.decoding as u64;
-        preempted
     }
 
     /// Tokens that a running sequence has in the cache.
