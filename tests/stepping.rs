@@ -162,29 +162,50 @@ fn decoding_stalls_while_prompts_come_first() {
 }
 
 #[test]
+fn whole_prompts_share_a_budget() {
+    let model = llama();
+    // The first exceeds the budget and runs alone, the next three fill it.
+    let lengths = [(700, 0), (200, 0), (200, 0), (200, 150), (1, 0)];
+    let lengths = lengths.map(|(prompt, cached)| Lengths::new(prompt, 1).with_cached(cached));
+    let outcome =
+        Simulation::new(&model, Policy::PromptsFirst { budget: 450 }).run(&Arrivals::Offline(lengths.to_vec()));
+    let steps = [
+        price(&model, &[(0, 700, true)], &[]),
+        price(&model, &[(0, 200, true), (0, 200, true), (150, 50, true)], &[]),
+        price(&model, &[(0, 1, true)], &[]),
+    ];
+    let end = |count: usize| steps[..count].iter().copied().sum::<Seconds>();
+    let first: Vec<_> = outcome.requests.iter().map(|served| served.first_token).collect();
+    assert_eq!(first, [end(1), end(2), end(2), end(2), end(3)]);
+}
+
+#[test]
 fn preemption_as_traced_by_hand() {
     let model = llama();
-    let arrivals = Arrivals::Offline(vec![Lengths::new(4, 4); 2]);
+    let two = [Lengths::new(4, 4); 2];
+    let three = [two[0], two[1], Lengths::new(3, 1)];
     let prompts = price(&model, &[(0, 4, true), (0, 4, true)], &[]);
     let steps = [
         prompts,
-        // Ten tokens are held after the second step. The second request gives way, and its prompt and two tokens are computed again.
+        // Ten tokens are held after this step. The second request gives way, and its prompt and two tokens are computed again. The third one
+        // would have had room before.
         price(&model, &[], &[4, 4]),
         price(&model, &[], &[5]),
         price(&model, &[], &[6]),
-        price(&model, &[(0, 6, true)], &[]),
+        price(&model, &[(0, 6, true), (0, 3, true)], &[]),
         price(&model, &[], &[6]),
     ];
     let end = |count: usize| steps[..count].iter().copied().sum::<Seconds>();
     for policy in [Policy::Mixed { budget: 256 }, Policy::PromptsFirst { budget: 256 }] {
-        let outcome = Simulation { cache_tokens: 10.0, ..Simulation::new(&model, policy) }.run(&arrivals);
+        let outcome = Simulation { cache_tokens: 10.0, ..Simulation::new(&model, policy) }
+            .run(&Arrivals::Offline(three.to_vec()));
         let times: Vec<_> = outcome.requests.iter().map(|of| (of.first_token, of.last_token, of.preemptions)).collect();
-        assert_eq!(times, [(end(1), end(4), 0), (end(1), end(6), 1)], "{steps:?}");
-        assert_eq!((outcome.whole.steps, outcome.whole.output_tokens), (6, 8));
-        assert_eq!(outcome.requests[1].admitted, Seconds::ZERO);
+        assert_eq!(times, [(end(1), end(4), 0), (end(1), end(6), 1), (end(5), end(5), 0)], "{steps:?}");
+        assert_eq!((outcome.whole.steps, outcome.whole.output_tokens), (6, 9));
+        assert_eq!((outcome.requests[1].admitted, outcome.requests[2].admitted), (Seconds::ZERO, end(4)));
         // Whoever reserves what an answer will take has one after the other.
         let reserving = Simulation { cache_tokens: 10.0, reserve_output: true, ..Simulation::new(&model, policy) };
-        let outcome = reserving.run(&arrivals);
+        let outcome = reserving.run(&Arrivals::Offline(two.to_vec()));
         assert_eq!((outcome.whole.steps, outcome.preemptions()), (8, 0));
         assert_eq!(outcome.requests[1].admitted, outcome.requests[0].last_token);
         assert!((outcome.whole.cache_tokens - 8.0).abs() < 1e-9);
@@ -211,7 +232,9 @@ fn a_whole_batch_waits_for_its_longest_answer() {
     assert_eq!((outcome.requests[2].admitted, outcome.whole.output_tokens), (end(4), 7));
     // Memory for two prompts of 10 tokens in all and twice the longest answer, not for three prompts: the same batches.
     let small = Simulation { cache_tokens: 18.0, ..Simulation::new(&model, Policy::WholeBatch) };
-    assert_eq!(small.run(&Arrivals::Offline(lengths)).requests, outcome.requests);
+    assert_eq!(small.run(&Arrivals::Offline(lengths.clone())).requests, outcome.requests);
+    let smaller = Simulation { cache_tokens: 17.0, ..small }.run(&Arrivals::Offline(lengths));
+    assert_eq!(smaller.requests[1].admitted, smaller.requests[0].last_token);
 }
 
 #[test]

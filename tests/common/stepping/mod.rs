@@ -6,8 +6,8 @@
 //!   token is only written by the step that follows it.
 //! - Waiting requests are admitted first come first served, when a place is free and the whole prompt fits into the cache.
 //! - Where the cache does not hold the next token of every decoding sequence, the last admitted one is preempted: it waits in front of all others,
-//!   and prompt and emitted tokens are computed again as its prompt. What it gave up is needed by
-//!   those that stay, so a step that preempts admits nobody.
+//!   and prompt and emitted tokens are computed again as its prompt. What it gave up is needed by those
+//!   that stay, so a step that preempts admits nobody.
 //! - Cached prompt tokens are attended to and held, but not computed. They are held once per request: sharing saves time here, not memory.
 //!
 //! Steps of prompts that follow one another through a pipeline are not overlapped.
