@@ -165,6 +165,13 @@ fn linear_percentiles_are_those_of_numpy() {
 }
 
 #[test]
+fn counts_beyond_counting_stay_within_the_samples() {
+    let found = Percentiles::weighted([(ms(1.0), u64::MAX), (ms(2.0), u64::MAX)], PercentileRule::Linear).unwrap();
+    assert_eq!((found.mean, found.p50), (ms(1.5), ms(1.0)));
+    assert!(found.p99 <= ms(2.0));
+}
+
+#[test]
 fn what_answers_of_one_token_count_as() {
     // One answer of one token beside one of 11 at 10 ms.
     let requests = [request(200.0, 0.0, 1), request(200.0, 10.0, 11)];
