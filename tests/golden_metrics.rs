@@ -100,8 +100,8 @@ fn recompute(row: &Row) -> Option<f64> {
         "typical human turn-taking gap" => response_limit("conversation/turn-gap").unwrap().limit.as_millis(),
         "reading rate" => {
             // The rate at which text of this density passes at the reader's pace.
-            let density =
-                Density { tokens_per_word: Some(1.0 / number("words_per_token")), ..Density::rule_of_thumb() };
+            let mut density = Density::rule_of_thumb();
+            density.tokens_per_word = Some(1.0 / number("words_per_token"));
             let words = density.rate(TokensPerSecond::from_tokens_per_second(1.0)).words_per_second.unwrap();
             number("wpm") / 60.0 / words
         }

@@ -1,6 +1,6 @@
 //! How each tool defines what it reports.
 
-use super::{MetricsError, PercentileRule, RequestTimes};
+use super::{Metric, MetricsError, PercentileRule, RequestTimes};
 use crate::profile::{folded, nearest};
 use crate::units::{Seconds, TokensPerSecond};
 use crate::workload::Latencies;
@@ -268,6 +268,16 @@ impl Convention {
             _ => tpot,
         };
         Latencies { ttft: self.ttft(request), tpot, itl, e2e: self.e2e(request) }
+    }
+
+    /// Whether the tool has a metric that can be limited.
+    pub(super) fn has(self, metric: Metric) -> bool {
+        let definition = self.definition();
+        match metric {
+            Metric::Ttft | Metric::E2e => definition.latencies,
+            Metric::Tpot => definition.tpot.is_some() || definition.itl.is_some(),
+            Metric::Itl => definition.itl.is_some(),
+        }
     }
 
     fn start(self, request: &RequestTimes) -> Seconds {

@@ -102,12 +102,14 @@ pub(super) fn judge(
         }
         all.count(together(verdicts));
     }
-    let limited = |limit: Option<Seconds>, tally: Tally| limit.and_then(|_| tally.share());
+    let share = |limit: Option<Seconds>, metric: Metric, tally: Tally| {
+        limit.filter(|_| convention.has(metric)).and_then(|_| tally.share())
+    };
     let attainment = Attainment {
-        ttft: limited(slo.ttft, ttft),
-        tpot: limited(slo.tpot, tpot),
-        itl: limited(slo.itl, itl),
-        e2e: limited(slo.e2e, e2e),
+        ttft: share(slo.ttft, Metric::Ttft, ttft),
+        tpot: share(slo.tpot, Metric::Tpot, tpot),
+        itl: share(slo.itl, Metric::Itl, itl),
+        e2e: share(slo.e2e, Metric::E2e, e2e),
     };
     let rate = RequestsPerSecond::from_requests_per_second(all.good as f64 / duration.as_seconds());
     (all.share().map(|share| Goodput { rate, share }), attainment)

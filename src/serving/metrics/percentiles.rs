@@ -127,21 +127,32 @@ impl Percentiles {
         rule: PercentileRule,
     ) -> Result<Self, MetricsError> {
         let mut samples: Vec<(Seconds, u64)> = samples.into_iter().filter(|&(_, count)| count > 0).collect();
-        let (mut sum, mut total) = (0.0, 0_u64);
+        let (mut sum, mut weight, mut total) = (0.0, 0.0, 0_u64);
         for &(sample, count) in &samples {
             sum += checked(sample)? * count as f64;
+            weight += count as f64;
             total = total.saturating_add(count);
         }
         if total == 0 {
             return Err(MetricsError::NoSamples);
         }
+        let mut tail = samples.as_mut_slice();
+        let mut before = 0; // how often the samples count that are left of the tail
         let quantiles = QUANTILES.map(|quantile| {
             let (index, fraction) = rule.position(quantile, total);
-            let below = select_weighted(&mut samples, index);
-            let next = (fraction > 0.0).then(|| select_weighted(&mut samples, index + 1));
-            between(below, next, fraction)
+            let (at, below) = select_weighted(tail, index - before);
+            before += below;
+            tail = &mut std::mem::take(&mut tail)[at..];
+            let (value, count) = tail[0];
+            let repeats = index + 1 < before.saturating_add(count);
+            let next = if fraction > 0.0 && !repeats {
+                tail[1..].iter().map(|next| next.0).reduce(Seconds::min)
+            } else {
+                None
+            };
+            between(value, next, fraction)
         });
-        Self::with_mean(sum / total as f64, quantiles)
+        Self::with_mean(sum / weight, quantiles)
     }
 
     /// Of a distribution that is known: its mean, and a function that gives its quantile at 0.5, 0.9, 0.95 and 0.99.
@@ -198,23 +209,24 @@ fn between(below: Seconds, next: Option<Seconds>, fraction: f64) -> Seconds {
     value.max(below).min(next)
 }
 
-/// The sample at a position of the sorted list in which each is repeated as often as it counts: halves the list until one is left.
-fn select_weighted(mut samples: &mut [(Seconds, u64)], mut index: u64) -> Seconds {
-    loop {
-        if samples.len() == 1 {
-            return samples[0].0;
-        }
-        let middle = samples.len() / 2;
-        samples.select_nth_unstable_by(middle, |a, b| a.0.as_seconds().total_cmp(&b.0.as_seconds()));
-        let (low, high) = samples.split_at_mut(middle);
-        let below = low.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
-        if index < below {
-            samples = low;
+/// Puts the sample into place that stands at a position of the sorted list in which each is repeated as often as it counts: what is left
+/// of it is not larger, what is right of it not smaller. Gives its index, and how often the samples left of it count.
+///
+/// Halves the list until one sample is left.
+fn select_weighted(samples: &mut [(Seconds, u64)], position: u64) -> (usize, u64) {
+    let (mut start, mut end, mut before) = (0, samples.len(), 0_u64);
+    while end - start > 1 {
+        let half = (end - start) / 2;
+        let part = &mut samples[start..end];
+        part.select_nth_unstable_by(half, |a, b| a.0.as_seconds().total_cmp(&b.0.as_seconds()));
+        let below = part[..half].iter().fold(before, |sum, (_, count)| sum.saturating_add(*count));
+        if position < below {
+            end = start + half;
         } else {
-            index -= below;
-            samples = high;
+            (start, before) = (start + half, below);
         }
     }
+    (start, before)
 }
 
 mod millis {

@@ -61,9 +61,14 @@ proptest! {
         for share in attained.into_iter().flatten() {
             prop_assert!(good.share <= share);
         }
-        // Of the requests that fail, each fails at least one limit.
-        let failing: f64 = attained.into_iter().flatten().map(|share| 1.0 - share).sum();
-        prop_assert!(good.share >= 1.0 - failing - 1e-9);
+        let limits = [slo.ttft, slo.tpot, slo.itl, slo.e2e].into_iter().flatten().count();
+        if limits == attained.into_iter().flatten().count() {
+            // Of the requests that fail, each fails at least one limit.
+            let failing: f64 = attained.into_iter().flatten().map(|share| 1.0 - share).sum();
+            prop_assert!(good.share >= 1.0 - failing - 1e-9);
+        } else {
+            prop_assert_eq!(good.share, 0.0); // what the tool does not measure, it cannot show
+        }
         prop_assert!((good.rate.as_requests_per_second() - good.share * requests.len() as f64).abs() < 1e-9);
     }
 
@@ -160,6 +165,13 @@ fn linear_percentiles_are_those_of_numpy() {
 }
 
 #[test]
+fn counts_beyond_counting_stay_within_the_samples() {
+    let found = Percentiles::weighted([(ms(1.0), u64::MAX), (ms(2.0), u64::MAX)], PercentileRule::Linear).unwrap();
+    assert_eq!((found.mean, found.p50), (ms(1.5), ms(1.0)));
+    assert!(found.p99 <= ms(2.0));
+}
+
+#[test]
 fn what_answers_of_one_token_count_as() {
     // One answer of one token beside one of 11 at 10 ms.
     let requests = [request(200.0, 0.0, 1), request(200.0, 10.0, 11)];
@@ -195,6 +207,20 @@ fn guidellm_leaves_out_what_it_cannot_judge() {
     assert_eq!((report.goodput.unwrap().share, report.attainment.ttft), (1.0, Some(0.5)));
     let nothing = summarise(&requests[..1], Convention::GuideLlm, &slo, second()).unwrap();
     assert_eq!(nothing.goodput, None);
+}
+
+// vllm/benchmarks/serve.py: good if `slo >= metric` for all of them. The times are binary fractions of a second, so that they are exact.
+#[test]
+fn a_request_at_its_limits_is_good() {
+    let seconds = Seconds::from_seconds;
+    let times = [RequestTimes::new(seconds(0.0), seconds(0.25), seconds(0.75), 9)];
+    let slo = Slo::ttft_tpot(seconds(0.25), seconds(0.0625)).with_itl(seconds(0.0625)).with_e2e(seconds(0.75));
+    let share = |slo: Slo| goodput(&times, Convention::Vllm, &slo, second()).unwrap().unwrap().share;
+    assert_eq!(share(slo), 1.0);
+    let less = |limit: f64| seconds(limit - 1e-9);
+    let tighter =
+        [slo.with_ttft(less(0.25)), slo.with_tpot(less(0.0625)), slo.with_itl(less(0.0625)), slo.with_e2e(less(0.75))];
+    assert_eq!(tighter.map(share), [0.0; 4]);
 }
 
 #[test]
