@@ -1,3 +1,20 @@
 //! Serving under load: many requests at once, in steady state.
 
+mod draw;
+mod error;
 pub mod metrics;
+mod mix;
+mod operating;
+mod pattern;
+mod published;
+mod requests;
+mod rules;
+mod scene;
+mod server;
+mod steady;
+
+pub use error::ServingError;
+pub use published::{BenchmarkClient, BenchmarkEstimate};
+pub use rules::{Limit, ServingRules};
+pub use server::Server;
+pub use steady::{SteadyState, TimeToFirstToken};

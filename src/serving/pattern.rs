@@ -1,8 +1,8 @@
 //! What happens between two tokens of an answer: steps with and without prompts.
 
 use crate::engine::PromptPolicy;
-use crate::serving::mix::StepMix;
-use crate::serving::rules::ServingRules;
+use super::mix::StepMix;
+use super::rules::ServingRules;
 use crate::units::Seconds;
 
 /// How prompts come.

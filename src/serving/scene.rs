@@ -1,0 +1,373 @@
+//! What a request finds: how many others are being answered, how long steps take with and without prompts, how much it fluctuates.
+
+use super::mix::StepMix;
+use super::operating::{MANY, Operating, Overflow};
+use super::pattern::prompts_per_step;
+use super::rules::ServingRules;
+use crate::engine::PromptPolicy;
+use crate::units::Seconds;
+
+/// The time of steps with so many sequences, as a line in the prompts that they carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct StepLine {
+    /// Sequences that are being answered.
+    pub(super) sequences: f64,
+    /// A step without prompts.
+    pub(super) pure: f64,
+    /// What a first prompt adds (of the part of one that a step has room for, where that is less).
+    pub(super) first: f64,
+    /// What every further prompt adds.
+    pub(super) more: f64,
+}
+
+impl StepLine {
+    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64) -> Self {
+        let room = prompts_per_step(mix, rules, sequences);
+        let pure = if sequences > 0.0 { mix.step(0.0, sequences).as_seconds() } else { 0.0 };
+        let alone = rules.prompts == PromptPolicy::First;
+        let with = |prompts: f64| match alone {
+            true => mix.step(prompts, 0.0).as_seconds(),
+            false => mix.step(prompts, sequences).as_seconds() - pure,
+        };
+        if room <= 1.0 {
+            return Self { sequences, pure, first: with(room), more: 0.0 };
+        }
+        let first = with(1.0);
+        let several = room.min(SEVERAL);
+        Self { sequences, pure, first, more: (with(several) - first) / (several - 1.0) }
+    }
+
+    /// What `prompts` add; less than one where a step has no room for more.
+    pub(super) fn added(&self, prompts: f64) -> f64 {
+        if prompts <= 0.0 { 0.0 } else { self.first + self.more * (prompts - 1.0).max(0.0) }
+    }
+
+    fn between(&self, other: &Self, part: f64) -> Self {
+        let at = |own: f64, others: f64| own + (others - own) * part;
+        Self {
+            sequences: at(self.sequences, other.sequences),
+            pure: at(self.pure, other.pure).max(0.0),
+            first: at(self.first, other.first).max(0.0),
+            more: at(self.more, other.more).max(0.0),
+        }
+    }
+}
+
+/// So many prompts in a step, or between two steps of answers, where a prompt's time brings further ones.
+const SEVERAL: f64 = 4.0;
+/// Numbers of prompts that are told apart.
+pub(super) const PROMPTS: usize = 16;
+/// How many situations stand for all.
+pub(super) const NODES: usize = 8;
+
+/// One of the situations that stand for all, each for the same share of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Node {
+    pub(super) line: StepLine,
+    /// Share of the steps (of the gaps, where prompts have steps of their own) with so many prompts.
+    pub(super) prompts: [f64; PROMPTS],
+}
+
+/// The situations that requests find.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) nodes: [Node; NODES],
+    pub(super) policy: PromptPolicy,
+    /// Prompts that a step has room for.
+    pub(super) room: f64,
+    /// Prompts per second of others.
+    pub(super) rate: f64,
+    /// Whether a request may come while a step runs.
+    pub(super) meets_steps: bool,
+    pub(super) overflow: Overflow,
+    /// Mean time per output token.
+    pub(super) tpot: f64,
+    /// By how much it grows with one more sequence.
+    pub(super) tpot_slope: f64,
+    /// What one prompt adds to the time of all others' answers.
+    pub(super) stall: f64,
+    /// Variance of the sequences.
+    pub(super) variance: f64,
+    /// Mean of the sequences.
+    pub(super) sequences: f64,
+    /// Mean decode steps of a request.
+    pub(super) steps: f64,
+    /// Least time per output token.
+    pub(super) fastest: f64,
+}
+
+/// An open system in the mean, and how it fluctuates around it.
+///
+/// # Formula
+/// A step with `n` sequences and `J` prompts takes `a + b n + alpha J`. In each, `n / m` answers end, and as many requests have come as did in the
+/// step before: in the mean `n = lambda m pure(n) / (1 - lambda alpha)`. The arrivals of a step depend on its length, and so on the arrivals of earlier ones (a Hawkes process):
+/// prompts bring prompts at once, in clusters with variance over mean `I = (1 + lambda^2 Var alpha) / (1 - lambda alpha)^2`, and sequences bring
+/// sequences over their whole life: `Var n = n (pure / a) (1 + (I - 1)(1 - G))`, with Gini's coefficient `G` of the answers' lengths (those of a cluster that leave
+/// one after the other fluctuate less). A token is seen by `n + Var n / n` sequences: time per token is a mean over tokens, not over time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenMean {
+    pub(super) line: StepLine,
+    pub(super) sequences: f64,
+    pub(super) variance: f64,
+    pub(super) room: f64,
+    pub(super) stall: f64,
+    pub(super) tpot: f64,
+    pub(super) slope: f64,
+    pub(super) rate: f64,
+}
+
+impl OpenMean {
+    /// `spread` is the variance of prompts' times over their mean square, `gini` of the answers' lengths.
+    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, rate: f64, spread: f64, gini: f64) -> Self {
+        let steps = mix.decode_steps;
+        let mut sequences: f64 = rate * steps * mix.step(0.0, 1.0).as_seconds();
+        let at = |sequences: f64| StepLine::new(mix, rules, sequences.max(MIN_SEQUENCES));
+        let (mut line, mut slope) = (at(sequences), 0.0);
+        let mut room = 1.0;
+        let mut stall = 0.0;
+        for round in 0..ROUNDS {
+            line = at(sequences);
+            room = prompts_per_step(mix, rules, line.sequences);
+            stall = Self::stall_of(&line, room, rate);
+            if steps <= 0.0 {
+                break;
+            }
+            // Newton's step on n = lambda m pure(n) / (1 - lambda alpha).
+            let width = (0.05 * line.sequences).max(1.0);
+            let further = at(line.sequences + width);
+            slope = ((further.pure - line.pure) / width).max(0.0);
+            let gain = rate * steps / (1.0 - rate * stall).max(1e-3);
+            let target = gain * line.pure;
+            let rest = (1.0 - gain * slope).max(0.02);
+            let next = (line.sequences + (target - line.sequences) / rest).clamp(0.0, 4.0 * (line.sequences + 1.0));
+            let close = (next - sequences).abs() < 1e-6 * next;
+            sequences = next;
+            if close && round > 0 {
+                break;
+            }
+        }
+        let line = StepLine { sequences, ..line };
+        let own = (rate * stall).min(0.999);
+        let base = (line.pure - slope * sequences).max(0.02 * line.pure).max(f64::MIN_POSITIVE);
+        let clusters = (1.0 + own * own * spread) / ((1.0 - own) * (1.0 - own));
+        let amplified = if line.pure > 0.0 { (line.pure / base).max(1.0) } else { 1.0 };
+        let variance = sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - gini));
+        // Sequences as tokens see them, with the token's own.
+        let seen = if sequences > 0.0 { sequences + variance / sequences } else { 1.0 };
+        let gap = mix.step(0.0, seen.max(1.0)).as_seconds() / (1.0 - own);
+        let per_gap = rate * gap;
+        let with_prompts = if sequences > 0.0 { stall * per_gap * (clusters - 1.0 / (1.0 - own * own)) / (2.0 * sequences) } else { 0.0 };
+        let tpot = if steps > 0.0 { gap + with_prompts.max(0.0) } else { 0.0 };
+        Self { line, sequences, variance, room, stall, tpot, slope, rate }
+    }
+
+    /// What a prompt adds to the time of a step on average, where others share its step.
+    fn stall_of(line: &StepLine, room: f64, rate: f64) -> f64 {
+        if room < 1.0 {
+            return line.first / room;
+        }
+        let mut stall = line.first;
+        for _ in 0..3 {
+            let step = line.pure / (1.0 - rate * stall).max(0.02);
+            let per_step = rate * step;
+            let some = -(-per_step).exp_m1();
+            let prompts = (per_step / some.max(f64::MIN_POSITIVE)).clamp(1.0, room);
+            stall = line.added(prompts) / prompts;
+        }
+        stall
+    }
+}
+
+const ROUNDS: usize = 12;
+const MIN_SEQUENCES: f64 = 1.0;
+
+impl Scene {
+    /// Requests that come at random.
+    pub(super) fn open(mix: &StepMix<'_>, rules: &ServingRules, mean: &OpenMean, overflow: Overflow) -> Self {
+        let slots = rules.slots().0 as f64;
+        let mut nodes = [Node::default(); NODES];
+        let (low, high) = spread_lines(mix, rules, mean);
+        let numbers = negative_binomial_nodes(mean.sequences, mean.variance);
+        for (node, number) in nodes.iter_mut().zip(numbers) {
+            let number = number.min(slots);
+            let width = high.sequences - low.sequences;
+            let mut line = low.between(&high, (number - low.sequences) / width);
+            line.sequences = number;
+            if number <= 0.0 {
+                line.pure = 0.0;
+            }
+            *node = Node::new(line, rules.prompts, mean.room, mean.rate, mean.stall, true);
+        }
+        Self {
+            nodes,
+            policy: rules.prompts,
+            room: mean.room,
+            rate: mean.rate,
+            meets_steps: true,
+            overflow,
+            tpot: mean.tpot,
+            tpot_slope: mean.slope / (1.0 - (mean.rate * mean.stall).min(0.99)),
+            stall: mean.stall,
+            variance: mean.variance,
+            sequences: mean.sequences,
+            steps: mix.decode_steps,
+            fastest: mix.step(0.0, 1.0).as_seconds(),
+        }
+    }
+
+    /// A fixed number of requests, of which `spread` (the variation of their lengths) tells how evenly they end.
+    pub(super) fn closed(mix: &StepMix<'_>, rules: &ServingRules, operating: &Operating, meets_steps: bool, spread: f64) -> Self {
+        let others = 1.0 - 1.0 / operating.placed.max(1.0);
+        let rate = operating.rate * others;
+        let sequences = operating.pattern.sequences * others;
+        let line = StepLine::new(mix, rules, sequences);
+        let room = operating.pattern.room;
+        let stall = if room < 1.0 { line.first / room } else { line.added(operating.pattern.prompts.max(1.0)) / operating.pattern.prompts.max(1.0) };
+        let node = Node::new(line, rules.prompts, room, rate, stall, false);
+        Self {
+            nodes: [node; NODES],
+            policy: rules.prompts,
+            room,
+            rate,
+            meets_steps,
+            overflow: operating.overflow,
+            tpot: operating.pattern.mean().as_seconds(),
+            tpot_slope: 0.0,
+            stall,
+            variance: sequences * spread,
+            sequences,
+            steps: mix.decode_steps,
+            fastest: mix.step(0.0, 1.0).as_seconds(),
+        }
+    }
+}
+
+/// Step lines at a few and at many sequences, for lines in between.
+fn spread_lines(mix: &StepMix<'_>, rules: &ServingRules, mean: &OpenMean) -> (StepLine, StepLine) {
+    let deviation = mean.variance.sqrt();
+    let low = (mean.sequences - deviation).max(1.0);
+    let high = (mean.sequences + deviation).max(low + 1.0);
+    (StepLine::new(mix, rules, low), StepLine::new(mix, rules, high))
+}
+
+impl Node {
+    fn new(line: StepLine, policy: PromptPolicy, room: f64, rate: f64, stall: f64, clustered: bool) -> Self {
+        let own = if clustered { (rate * stall).min(0.98) } else { 0.0 };
+        let still = if clustered { 1.0 - own } else { (1.0 - rate * stall).max(0.02) };
+        let mut prompts = [0.0; PROMPTS];
+        if line.pure <= 0.0 {
+            prompts[0] = 1.0;
+        } else if policy == PromptPolicy::First {
+            // Prompts that come in a step of answers, and those that come while these are processed, and so on.
+            generalized_poisson(rate * line.pure, if clustered { own } else { 0.0 }, rate * line.pure / still, &mut prompts);
+        } else if room < 1.0 {
+            // Chunk after chunk: a step has one or none.
+            let busy = (rate * stall * line.pure / (still * (line.pure + line.first) * 1.0) + 0.0).min(1.0);
+            let busy = busy.max((rate * (line.pure / still) / room).min(1.0));
+            (prompts[0], prompts[1]) = (1.0 - busy, busy);
+        } else {
+            negative_binomial(rate * line.pure / still, own, &mut prompts);
+        }
+        Self { line, prompts }
+    }
+
+    /// A step, or gap, with so many prompts.
+    pub(super) fn time(&self, prompts: usize) -> f64 {
+        self.line.pure + self.line.added(prompts as f64)
+    }
+}
+
+/// Counts with this mean and a variance of `mean / (1 - own^2)`: arrivals in a step that is longer for those in the step before.
+fn negative_binomial(mean: f64, own: f64, into: &mut [f64; PROMPTS]) {
+    let mut probability = if own > 1e-3 {
+        let shape = mean * (1.0 - own * own) / (own * own);
+        let odds = mean / (mean + shape);
+        let mut probability = (-odds).ln_1p().mul_add(shape, 0.0).exp();
+        for (count, out) in into.iter_mut().enumerate() {
+            *out = probability;
+            probability *= odds * (shape + count as f64) / (count as f64 + 1.0);
+        }
+        0.0
+    } else {
+        (-mean).exp()
+    };
+    if probability > 0.0 {
+        for (count, out) in into.iter_mut().enumerate() {
+            *out = probability;
+            probability *= mean / (count as f64 + 1.0);
+        }
+    }
+    rest_to_last(into);
+}
+
+/// Clusters of a Poisson number of first ones, each of which brings `own` others in the mean (Consul and Jain, Technometrics 15 (1973) 791).
+fn generalized_poisson(first: f64, own: f64, _mean: f64, into: &mut [f64; PROMPTS]) {
+    let mut factorial = 1.0;
+    for (count, out) in into.iter_mut().enumerate() {
+        let x = count as f64;
+        if count > 0 {
+            factorial *= x;
+        }
+        let total = first + own * x;
+        *out = if count == 0 { (-first).exp() } else { first * total.powf(x - 1.0) * (-total).exp() / factorial };
+    }
+    rest_to_last(into);
+}
+
+fn rest_to_last(into: &mut [f64; PROMPTS]) {
+    let sum: f64 = into.iter().sum();
+    into[PROMPTS - 1] += (1.0 - sum).max(0.0);
+}
+
+/// Numbers that stand for a negative binomial distribution, each for the same share.
+fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
+    let mut nodes = [0.0; NODES];
+    if mean <= 0.0 {
+        return nodes;
+    }
+    let excess = (variance - mean).max(1e-6 * mean);
+    let shape = mean * mean / excess;
+    let odds = mean / (mean + shape);
+    let deviation = variance.sqrt();
+    let start = (mean - 6.0 * deviation).floor().max(0.0);
+    let end = (mean + 9.0 * deviation + 10.0).ceil();
+    // Two passes over unnormalised weights: their sum, then the means of equal shares.
+    let mut total = 0.0;
+    let mut weight: f64 = 1.0;
+    let mut number = start;
+    let walk = |number: f64, weight: f64| weight * odds * (shape + number) / (number + 1.0);
+    while number <= end && weight.is_finite() {
+        total += weight;
+        weight = walk(number, weight);
+        number += 1.0;
+    }
+    let share = total / NODES as f64;
+    let (mut node, mut filled, mut sum) = (0, 0.0, 0.0);
+    weight = 1.0;
+    number = start;
+    while number <= end && node < NODES {
+        let mut left = weight;
+        while node < NODES && filled + left >= share {
+            let part = share - filled;
+            nodes[node] = (sum + part * number) / share;
+            left -= part;
+            (filled, sum) = (0.0, 0.0);
+            node += 1;
+        }
+        filled += left;
+        sum += left * number;
+        weight = walk(number, weight);
+        number += 1.0;
+    }
+    while node < NODES {
+        nodes[node] = if filled > 0.0 { sum / filled } else { end };
+        node += 1;
+    }
+    nodes
+}
+
+/// Overflow at a step line.
+pub(super) fn overflow_at(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64) -> Overflow {
+    let beside = if rules.prompts == PromptPolicy::First { 0.0 } else { sequences };
+    Overflow::new(if room < MANY { mix.step(room, beside) } else { Seconds::ZERO }, room, rate)
+}

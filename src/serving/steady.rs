@@ -1,0 +1,281 @@
+//! The steady state: a deployment under arrivals that go on for ever.
+
+use super::draw::{self, Drawn, Waits, TABLE, table_share};
+use super::metrics::{Goodput, LoadSummary};
+use super::operating::{Clients, FirstToken, Operating};
+use super::requests::Drawing;
+use super::rules::Limit;
+use super::scene::{OpenMean, Scene, overflow_at};
+use super::{Server, ServingError};
+use crate::queueing::{BirthDeath, BirthDeathSummary, Md1, Mgc, Mmc, Service};
+use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond};
+use crate::workload::{Arrivals, Slo};
+
+/// Parts of the mean time to first token under load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TimeToFirstToken {
+    /// Outside of steps: the front end.
+    pub front_end: Seconds,
+    /// Waiting for a place.
+    pub queue: Seconds,
+    /// Rest of the step that runs when the request comes.
+    pub running_step: Seconds,
+    /// Prompts that came before.
+    pub prompts_before: Seconds,
+    /// The steps that process the prompt.
+    pub prefill: Seconds,
+}
+
+impl TimeToFirstToken {
+    /// All parts together.
+    pub fn total(&self) -> Seconds {
+        self.front_end + self.queue + self.running_step + self.prompts_before + self.prefill
+    }
+}
+
+/// A deployment in steady state.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SteadyState {
+    /// The report with the same keys as that of a simulation.
+    pub summary: LoadSummary,
+    /// Requests per second that are answered.
+    pub rate: RequestsPerSecond,
+    /// Requests per second that could be answered at most.
+    pub max_rate: RequestsPerSecond,
+    /// Parts of the mean time to first token.
+    pub ttft: TimeToFirstToken,
+    /// What keeps more requests from running.
+    pub limit: Limit,
+    /// Requests that wait for a place, in the mean.
+    pub mean_queue: f64,
+    drawn: Vec<Drawn>,
+}
+
+impl Server<'_> {
+    /// The steady state under these arrivals.
+    ///
+    /// # Errors
+    /// [`ServingError`].
+    pub fn steady(&self, arrivals: &Arrivals, slo: &Slo) -> Result<SteadyState, ServingError> {
+        match arrivals {
+            Arrivals::ClosedLoop { concurrency, think_time, .. } => Ok(self.closed_loop(*concurrency as f64, *think_time, slo)),
+            Arrivals::AllAtOnce { .. } => Ok(self.offline(slo)),
+            other => self.open_loop(other.mean_rate().unwrap_or(RequestsPerSecond::ZERO), slo),
+        }
+    }
+
+    /// With requests that come independently of each other.
+    ///
+    /// # Errors
+    /// [`ServingError`].
+    pub fn open_loop(&self, rate: RequestsPerSecond, slo: &Slo) -> Result<SteadyState, ServingError> {
+        let (mix, rules) = (&self.mix, &self.rules);
+        let most = self.max_rate();
+        let rho = rate / most;
+        let per_second = rate.as_requests_per_second();
+        if rho >= 1.0 {
+            let (slots, limit) = rules.slots();
+            return Ok(SteadyState {
+                summary: LoadSummary { stable: false, rho: Some(rho), ..self.rates(most, slots as f64) },
+                rate: most,
+                max_rate: most,
+                ttft: TimeToFirstToken::default(),
+                limit,
+                mean_queue: f64::INFINITY,
+                drawn: Vec::new(),
+            });
+        }
+        if per_second == 0.0 {
+            let mut alone = self.closed_loop(1.0, Seconds::ZERO, slo);
+            alone.summary = LoadSummary { rho: Some(0.0), mean_batch: Some(0.0), ..alone.summary };
+            return Ok(alone);
+        }
+        let (spread, gini) = self.fluctuation();
+        let mean = OpenMean::new(mix, rules, per_second, spread, gini);
+        let overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second);
+        let scene = Scene::open(mix, rules, &mean, overflow);
+        let first = scene.first_token();
+        let tpot = Seconds::from_seconds(mean.tpot);
+        let residence = first.total() + tpot * mix.decode_steps;
+        let placed = per_second * residence.as_seconds();
+        let waiting = self.waiting(rate, rho, placed, mean.variance, residence)?;
+        let ttft = self.parts(first, waiting.mean);
+        let drawing = Drawing { scene: &scene, lengths: &self.lengths, front_end: self.rules.front_end, waits: &waiting.waits };
+        let load = Load { rate, rho: Some(rho), ttft, tpot, batch: placed, queue: per_second * waiting.mean.as_seconds(), limit: Limit::Clients };
+        Ok(self.state(&load, &drawing, slo))
+    }
+
+    /// With so many clients, each of which asks again when it has its answer.
+    pub fn closed_loop(&self, concurrency: f64, think_time: Seconds, slo: &Slo) -> SteadyState {
+        let away = think_time + self.rules.front_end;
+        let clients = Clients { count: concurrency, away, meets_step: away > Seconds::ZERO };
+        self.fixed(Operating::closed(&self.mix, &self.rules, clients), clients.meets_step && concurrency > 1.0, slo)
+    }
+
+    /// With more requests than can ever run.
+    pub fn offline(&self, slo: &Slo) -> SteadyState {
+        let mut state = self.fixed(self.saturated(), false, slo);
+        state.summary = LoadSummary { ttft: None, e2e: None, ..state.summary };
+        state
+    }
+
+    /// Requests per second when there are always more.
+    pub fn max_rate(&self) -> RequestsPerSecond {
+        RequestsPerSecond::from_requests_per_second(self.saturated().rate)
+    }
+
+    fn saturated(&self) -> Operating {
+        let (slots, limit) = self.rules.slots();
+        let count = (slots as f64).min(MANY_SEQUENCES);
+        let clients = Clients { count, away: Seconds::ZERO, meets_step: false };
+        let operating = Operating::closed(&self.mix, &self.rules, clients);
+        let limit = if operating.limit == Limit::Clients { limit } else { operating.limit };
+        Operating { limit, ..operating }
+    }
+
+    fn fixed(&self, operating: Operating, meets_steps: bool, slo: &Slo) -> SteadyState {
+        let ttft = self.parts(operating.first, operating.wait);
+        let rate = RequestsPerSecond::from_requests_per_second(operating.rate);
+        let scv = self.residence_scv();
+        let scene = Scene::closed(&self.mix, &self.rules, &operating, meets_steps, scv);
+        // The queue in front of the places is always about as long.
+        let queue = operating.rate * operating.wait.as_seconds();
+        let deviation = operating.wait * (scv.max(0.01) / queue.max(1.0)).sqrt();
+        let waits = Waits::Steady { mean: operating.wait, deviation };
+        let drawing = Drawing { scene: &scene, lengths: &self.lengths, front_end: self.rules.front_end, waits: &waits };
+        let load = Load { rate, rho: None, ttft, tpot: operating.pattern.mean(), batch: operating.placed, queue, limit: operating.limit };
+        self.state(&load, &drawing, slo)
+    }
+
+    fn parts(&self, first: FirstToken, queue: Seconds) -> TimeToFirstToken {
+        let FirstToken { running_step, prompts_before, own } = first;
+        TimeToFirstToken { front_end: self.rules.front_end, queue, running_step, prompts_before, prefill: own }
+    }
+
+    fn rates(&self, rate: RequestsPerSecond, batch: f64) -> LoadSummary {
+        let deployment = self.mix.model().deployment();
+        let tokens = rate.as_requests_per_second() * self.mix.output_tokens;
+        let devices = f64::from(deployment.devices_per_replica());
+        let cache = self.rules.cache_sequences as f64;
+        LoadSummary {
+            stable: true,
+            output_tps_total: Some(TokensPerSecond::from_tokens_per_second(tokens)),
+            output_tps_per_device: Some(TokensPerSecond::from_tokens_per_second(tokens / devices)),
+            mean_batch: Some(batch),
+            kv_utilization: Some((batch / cache).min(1.0)),
+            ..LoadSummary::default()
+        }
+    }
+
+    fn state(&self, load: &Load, drawing: &Drawing<'_>, slo: &Slo) -> SteadyState {
+        let Load { rate, rho, ttft, tpot, batch, queue, limit } = *load;
+        let max_rate = self.max_rate();
+        let e2e = ttft.total() + tpot * self.mix.decode_steps;
+        let decodes = self.mix.decode_steps > 0.0;
+        let drawn = drawing.requests();
+        let share = draw::good_share(&drawn, slo);
+        let summary = LoadSummary {
+            rho: rho.or(Some(rate / max_rate)),
+            ttft: Some(draw::percentiles(&drawn, ttft.total(), |request| request.ttft)),
+            tpot: decodes.then(|| draw::percentiles(&drawn, tpot, |request| request.tpot)),
+            itl: decodes.then(|| drawing.gaps(tpot)),
+            e2e: Some(draw::percentiles(&drawn, e2e, |request| request.e2e)),
+            goodput: Some(Goodput { rate: rate * share, share }),
+            ..self.rates(rate, batch)
+        };
+        SteadyState { summary, rate, max_rate, ttft, limit, mean_queue: queue, drawn }
+    }
+
+    /// Variance over mean square of the time that prompts take, and Gini's coefficient of the answers' lengths (0.57 times the coefficient of
+    /// variation: within 0.01 for uniform and normal lengths, 0.07 for exponential ones).
+    fn fluctuation(&self) -> (f64, f64) {
+        let moments = self.lengths.moments();
+        let prompts = moments.prompt_deviation() / moments.prompt;
+        let outputs = moments.output_deviation() / moments.output;
+        (prompts * prompts, (0.57 * outputs).min(0.9))
+    }
+
+    /// Waiting for a place, where there may be too few.
+    fn waiting(&self, rate: RequestsPerSecond, rho: f64, placed: f64, variance: f64, residence: Seconds) -> Result<Waiting, ServingError> {
+        let (slots, _) = self.rules.slots();
+        let none = Waiting { mean: Seconds::ZERO, waits: Waits::Exponential { share: 0.0, mean: Seconds::ZERO } };
+        if placed + 6.0 * variance.sqrt() + 6.0 < slots as f64 {
+            return Ok(none);
+        }
+        if slots == 1 && self.lengths.is_fixed() {
+            let exact = Md1::new(rate.as_requests_per_second(), residence.as_seconds())?;
+            let mut table = [0.0; TABLE];
+            for (index, wait) in table.iter_mut().enumerate() {
+                *wait = exact.wait_quantile(table_share(index))?;
+            }
+            return Ok(Waiting { mean: Seconds::from_seconds(exact.mean_wait()), waits: Waits::Table(Box::new(table)) });
+        }
+        let summary = self.chain(rate, placed, slots)?;
+        let mean = Seconds::from_seconds(summary.mean_wait() * self.wait_ratio(rho, slots));
+        Ok(Waiting { mean, waits: Waits::Exponential { share: summary.probability_full, mean } })
+    }
+
+    /// The number of requests as a birth-death chain: with so many of them, as many are answered as in a closed loop.
+    fn chain(&self, rate: RequestsPerSecond, placed: f64, slots: u64) -> Result<BirthDeathSummary, ServingError> {
+        const LEVELS: usize = 6;
+        let most = (slots as f64).min(MANY_SEQUENCES);
+        let mut levels = [(0.0, 0.0); LEVELS];
+        for (index, level) in levels.iter_mut().enumerate() {
+            let number = (1.0 + (most - 1.0) * (index as f64 / (LEVELS - 1) as f64).powi(2)).round();
+            let clients = Clients { count: number, away: Seconds::ZERO, meets_step: number > 1.0 };
+            *level = (number, number / Operating::inside(&self.mix, &self.rules, number, clients).rate);
+        }
+        let _ = placed;
+        let residence = |present: f64| {
+            let above = levels.iter().position(|level| level.0 >= present).unwrap_or(LEVELS - 1).max(1);
+            let (low, high) = (levels[above - 1], levels[above]);
+            let width = high.0 - low.0;
+            if width > 0.0 { low.1 + (high.1 - low.1) * ((present - low.0) / width) } else { low.1 }
+        };
+        let served = |present: usize| present as f64 / residence(present as f64);
+        let chain = BirthDeath::new(rate.as_requests_per_second(), served, None)?.with_slots(most as usize)?;
+        Ok(chain.summary()?)
+    }
+
+    /// Mean wait for a place over that of exponential residences.
+    fn wait_ratio(&self, rho: f64, slots: u64) -> f64 {
+        let scv = self.residence_scv();
+        let ratio = || {
+            let service = Service::with_scv(1.0, scv).ok()?;
+            let arrival = rho * slots as f64;
+            let all = Mgc::new(arrival, service, slots).ok()?.mean_wait().ok()?;
+            let exponential = Mmc::new(arrival, 1.0, slots).ok()?.mean_wait();
+            (exponential > 0.0).then_some(all / exponential)
+        };
+        ratio().unwrap_or(1.0)
+    }
+
+    /// Squared coefficient of variation of the time for which a place is taken: that of the answers' lengths.
+    fn residence_scv(&self) -> f64 {
+        let moments = self.lengths.moments();
+        let deviation = moments.output_deviation();
+        deviation * deviation / (moments.output * moments.output)
+    }
+}
+
+/// A load and its means.
+struct Load {
+    rate: RequestsPerSecond,
+    rho: Option<f64>,
+    ttft: TimeToFirstToken,
+    tpot: Seconds,
+    batch: f64,
+    queue: f64,
+    limit: Limit,
+}
+
+/// Waiting for a place.
+struct Waiting {
+    mean: Seconds,
+    waits: Waits,
+}
+
+/// More sequences than any engine runs.
+const MANY_SEQUENCES: f64 = 65_536.0;
