@@ -15,21 +15,27 @@
 //! | `--goodput` | classes of requests with limits |
 
 mod arrivals;
+mod asked;
 mod cells;
 mod cluster;
 mod distribution;
 mod empirical;
 mod error;
 mod lengths;
+mod prefix;
 mod schedule;
 #[cfg(feature = "random")]
 mod times;
+pub mod trace;
 
 pub use arrivals::Arrivals;
+pub use asked::{RequestClass, Workload};
 pub use distribution::LengthDistribution;
 pub use empirical::Empirical;
 pub use error::WorkloadError;
 pub use lengths::{LengthMoments, LengthPoint, Lengths};
+pub use prefix::{Sessions, SharedPrefix};
 pub use schedule::{RampUp, RateSchedule, RateSection, ScheduleEnd};
 #[cfg(feature = "random")]
 pub use times::ArrivalTimes;
+pub use trace::{ArrivalStatistics, PrefixReuse, Trace, TraceError, TraceRequest};
