@@ -19,6 +19,8 @@ mod asked;
 mod cells;
 mod cluster;
 mod distribution;
+#[cfg(feature = "random")]
+mod draw;
 mod empirical;
 mod error;
 mod lengths;
@@ -31,6 +33,8 @@ pub mod trace;
 pub use arrivals::Arrivals;
 pub use asked::{RequestClass, Workload};
 pub use distribution::LengthDistribution;
+#[cfg(feature = "random")]
+pub use draw::DrawnRequest;
 pub use empirical::Empirical;
 pub use error::WorkloadError;
 pub use lengths::{LengthMoments, LengthPoint, Lengths};
