@@ -191,7 +191,7 @@ impl Trace {
     pub fn from_first(&self) -> Self {
         let start = self.requests.first().map_or(Seconds::ZERO, |request| request.arrival);
         let mut shifted = self.clone();
-        shifted.requests.iter_mut().for_each(|request| request.arrival = request.arrival - start);
+        shifted.requests.iter_mut().for_each(|request| request.arrival -= start);
         shifted
     }
 
@@ -305,7 +305,7 @@ impl<'a> Rows<'a> {
         if self.origin.is_some() {
             let earliest =
                 self.requests.iter().map(|request| request.arrival).reduce(Seconds::min).unwrap_or(Seconds::ZERO);
-            self.requests.iter_mut().for_each(|request| request.arrival = request.arrival - earliest);
+            self.requests.iter_mut().for_each(|request| request.arrival -= earliest);
         }
         let malformed = |error: WorkloadError| TraceError::Malformed {
             file: self.file.into(),
