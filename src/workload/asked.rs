@@ -44,9 +44,9 @@ impl RequestClass {
 ///
 /// let rate: RequestsPerSecond = "5 req/s".parse()?;
 /// let chat = Workload::poisson(rate, Lengths::fixed(1000, 200)?)?.with_prefix(SharedPrefix::fixed(400, 1.0)?);
-/// assert_eq!(chat.offered_prompt_tokens().unwrap().to_string(), "5000 tok/s");
-/// assert_eq!(chat.offered_uncached_tokens().unwrap().to_string(), "3000 tok/s");
-/// assert_eq!(chat.offered_output_tokens().unwrap().to_string(), "1000 tok/s");
+/// assert_eq!(chat.offered_prompt_tokens().unwrap().as_tokens_per_second(), 5000.0);
+/// assert_eq!(chat.offered_uncached_tokens().unwrap().as_tokens_per_second(), 3000.0);
+/// assert_eq!(chat.offered_output_tokens().unwrap().as_tokens_per_second(), 1000.0);
 /// let twice = chat.at_rate(rate * 2.0)?;
 /// assert_eq!(twice.arrivals().mean_rate(), Some(rate * 2.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -12,7 +12,7 @@
 //! | `--ramp-up-strategy linear` | [`RateSchedule::ramp_up`] |
 //! | `--random-input-len 512 --random-range-ratio 0.1` | [`LengthDistribution::uniform_ratio`] |
 //! | `--random-prefix-len 256` | [`SharedPrefix::fixed`] |
-//! | `--goodput` | classes of requests with limits |
+//! | `priority` of requests | [`RequestClass`] |
 
 mod arrivals;
 mod asked;
