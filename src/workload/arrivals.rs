@@ -106,10 +106,12 @@ impl Arrivals {
     /// `size` requests at the same time, every `interval`.
     ///
     /// # Errors
-    /// [`WorkloadError::TooFew`] for a size of 0, [`WorkloadError::OutOfRange`] for an interval that is not a finite number above 0.
+    /// [`WorkloadError::TooFew`] for a size of 0, [`WorkloadError::OutOfRange`] for an interval that is not a finite number above 0, or a mean
+    /// rate beyond 10^-12 to 10^12 req/s.
     pub fn bursts(size: u64, interval: Seconds) -> Result<Self, WorkloadError> {
         at_least("requests in a burst", size, 1)?;
         positive("interval of bursts", interval.as_seconds(), "a number of seconds above 0")?;
+        check_rate(burst_rate(size, interval))?;
         Ok(Self::Bursts { size, interval })
     }
 

@@ -88,7 +88,7 @@ impl LengthDistribution {
     }
 
     /// Lengths around a mean as vLLM's random dataset draws them: equally likely from `floor(mean (1 - ratio))`, but at least 1, to
-    /// `ceil(mean (1 + ratio))` (`--random-input-len`, `--random-output-len`, `--random-range-ratio` since vLLM 0.9.2).
+    /// `ceil(mean (1 + ratio))` (`--random-input-len`, `--random-output-len`, `--random-range-ratio` in recent versions).
     ///
     /// # Errors
     /// [`WorkloadError::OutOfRange`] for a ratio that is not in 0 to 1, 1 excluded; [`WorkloadError::TooLong`] beyond 2^40.

@@ -12,26 +12,36 @@
 //! | `--ramp-up-strategy linear` | [`RateSchedule::ramp_up`] |
 //! | `--random-input-len 512 --random-range-ratio 0.1` | [`LengthDistribution::uniform_ratio`] |
 //! | `--random-prefix-len 256` | [`SharedPrefix::fixed`] |
-//! | `--goodput` | classes of requests with limits |
+//! | `priority` of requests | [`RequestClass`] |
 
 mod arrivals;
+mod asked;
 mod cells;
 mod cluster;
 mod distribution;
+#[cfg(feature = "random")]
+mod draw;
 mod empirical;
 mod error;
 mod lengths;
+mod prefix;
 mod schedule;
 mod slo;
 #[cfg(feature = "random")]
 mod times;
+pub mod trace;
 
 pub use arrivals::Arrivals;
+pub use asked::{RequestClass, Workload};
 pub use distribution::LengthDistribution;
+#[cfg(feature = "random")]
+pub use draw::DrawnRequest;
 pub use empirical::Empirical;
 pub use error::WorkloadError;
 pub use lengths::{LengthMoments, LengthPoint, Lengths};
+pub use prefix::{Sessions, SharedPrefix};
 pub use schedule::{RampUp, RateSchedule, RateSection, ScheduleEnd};
 pub use slo::{Latencies, Slo};
 #[cfg(feature = "random")]
 pub use times::ArrivalTimes;
+pub use trace::{ArrivalStatistics, PrefixReuse, Trace, TraceError, TraceRequest};
