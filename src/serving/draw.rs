@@ -3,75 +3,162 @@
 use super::metrics::Percentiles;
 use crate::units::Seconds;
 use crate::workload::Slo;
+use std::sync::LazyLock;
 
 /// Directions in which requests differ.
-pub(super) const DIRECTIONS: usize = 7;
+const DIRECTIONS: usize = 8;
 /// How many requests are drawn.
 pub(super) const DRAWS: usize = 512;
+
+/// Where one of the requests that stand for all lies in each direction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Which situation it finds.
+    pub(super) whom: f64,
+    /// At which moment of a step it comes.
+    pub(super) when: f64,
+    /// How long prompts before it take: the share of those that take longer.
+    pub(super) before: f64,
+    /// How fast it gets its tokens, in standard deviations.
+    pub(super) pace: f64,
+    /// How long it waits for a place.
+    pub(super) wait: f64,
+    /// How many prompts share its step.
+    pub(super) together: f64,
+    /// Lengths, in two directions.
+    pub(super) lengths: (f64, f64),
+    /// Weight for everything until the first token, and for the pace.
+    pub(super) weights: (f64, f64),
+}
+
+/// The places, which are always the same: points of the lattice of powers of the generalized golden ratio (M. Roberts, The unreasonable effectiveness of
+/// quasirandom sequences, 2018), with more of them towards rare long times and weights that make up for it.
+pub(super) fn places() -> &'static [Place] {
+    static PLACES: LazyLock<Vec<Place>> = LazyLock::new(|| (0..DRAWS).map(place).collect());
+    &PLACES
+}
+
+fn place(index: usize) -> Place {
+    let [whom, when, before, pace, wait, together, prompt, output] = shares(index);
+    let ((before, before_weight), (pace, pace_weight)) = (towards_one(before), towards_one(pace));
+    let ((wait, wait_weight), (together, together_weight)) = (towards_one(wait), towards_one(together));
+    Place {
+        whom,
+        when,
+        before: 1.0 - before,
+        pace: normal(pace),
+        wait,
+        together,
+        lengths: (prompt, output),
+        weights: (before_weight * wait_weight * together_weight, pace_weight),
+    }
+}
+
+/// A share between 0 and 1 for each direction.
+fn shares(index: usize) -> [f64; DIRECTIONS] {
+    // The root of x^(d + 1) = x + 1 for d = 8.
+    const RATIO: f64 = 1.085_070_245_491_450_8;
+    let mut step = 1.0;
+    [(); DIRECTIONS].map(|()| {
+        step /= RATIO;
+        (0.5 + step * (index as f64 + 1.0)).fract()
+    })
+}
+
+/// The same with more points towards 1, and the weight that makes up for it.
+fn towards_one(share: f64) -> (f64, f64) {
+    let rest = 1.0 - share;
+    (1.0 - rest * rest, 2.0 * rest)
+}
 
 /// One of the requests that stand for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Drawn {
-    pub(super) weight: f64,
+    /// Weights for everything until the first token, and for the pace.
+    pub(super) weights: (f64, f64),
     pub(super) ttft: f64,
     pub(super) tpot: f64,
     pub(super) e2e: f64,
 }
 
-/// A share between 0 and 1 for each direction: points of the lattice of powers of the generalized golden ratio (M. Roberts, The unreasonable
-/// effectiveness of quasirandom sequences, 2018).
-pub(super) fn shares(index: usize) -> [f64; DIRECTIONS] {
-    // The root of x^(d + 1) = x + 1 for d = 7.
-    const RATIO: f64 = 1.096_981_557_798_559_8;
-    let mut step = 1.0;
-    let mut shares = [0.0; DIRECTIONS];
-    for share in &mut shares {
-        step /= RATIO;
-        *share = (0.5 + step * (index as f64 + 1.0)).fract();
-    }
-    shares
+/// Percentiles of the times to first token, times per token and end-to-end latencies; their means are known better than the requests tell.
+pub(super) fn percentiles(drawn: &[Drawn], means: [Seconds; 3]) -> [Percentiles; 3] {
+    let samples: [fn(&Drawn) -> (f64, f64); 3] = [
+        |request| (request.ttft, request.weights.0),
+        |request| (request.tpot, request.weights.1),
+        |request| (request.e2e, request.weights.0 * request.weights.1),
+    ];
+    let mut buffer = [(0.0, 0.0); DRAWS];
+    [0, 1, 2].map(|metric| {
+        buffer.iter_mut().zip(drawn).for_each(|(sample, request)| *sample = samples[metric](request));
+        weighted(&mut buffer[..drawn.len()], means[metric], true)
+    })
 }
 
-/// The same with more points towards 1, and the weight that makes up for it: rare long times need more points than common short ones.
-pub(super) fn towards_one(share: f64) -> (f64, f64) {
-    let rest = 1.0 - share;
-    (1.0 - rest * rest, 2.0 * rest)
-}
-
-/// Percentiles of one number of the drawn requests; the mean is known better than they tell.
-pub(super) fn percentiles(drawn: &[Drawn], mean: Seconds, of: impl Fn(&Drawn) -> f64) -> Percentiles {
-    let mut samples = [(0.0, 0.0); DRAWS];
-    for (sample, request) in samples.iter_mut().zip(drawn) {
-        *sample = (of(request), request.weight);
-    }
-    weighted(&mut samples[..drawn.len()], mean)
-}
-
-/// Percentiles of weighted samples.
-pub(super) fn weighted(samples: &mut [(f64, f64)], mean: Seconds) -> Percentiles {
-    samples.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = samples.iter().map(|sample| sample.1).sum();
-    let mut quantiles = [0.5, 0.9, 0.95, 0.99].into_iter().peekable();
-    let mut found = [Seconds::ZERO; 4];
-    let (mut passed, mut next) = (0.0, 0);
-    let mut before = samples.first().copied().map_or((0.0, 0.0), |first| (first.0, 0.0));
-    for &(value, weight) in samples.iter() {
-        // Each sample stands at the middle of its weight, and the line between two of them for what is between.
-        let middle = (passed + weight / 2.0) / total;
-        while let Some(quantile) = quantiles.next_if(|quantile| *quantile <= middle) {
-            let width = middle - before.1;
-            let part = if width > 0.0 { (quantile - before.1) / width } else { 1.0 };
-            found[next] = Seconds::from_seconds(before.0 + (value - before.0) * part);
-            next += 1;
-        }
-        before = (value, middle);
-        passed += weight;
-    }
-    for rest in &mut found[next..] {
-        *rest = Seconds::from_seconds(before.0);
-    }
-    let [p50, p90, p95, p99] = found;
+/// Percentiles of weighted samples. Between two neighbours there are values on a line, if what is sampled is `continuous`.
+pub(super) fn weighted(samples: &mut [(f64, f64)], mean: Seconds, continuous: bool) -> Percentiles {
+    let [p50, p90, p95, p99] = quantiles(samples, continuous).map(Seconds::from_seconds);
     Percentiles { mean, p50, p90, p95, p99 }
+}
+
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
+const BUCKETS: usize = 128;
+/// Samples at most.
+const MOST: usize = DRAWS;
+
+/// Values go into buckets of equal width, and only the buckets with a quantile are sorted.
+fn quantiles(samples: &mut [(f64, f64)], continuous: bool) -> [f64; 4] {
+    let (mut least, mut most, mut total) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
+    for &(value, weight) in samples.iter() {
+        if weight > 0.0 {
+            (least, most, total) = (least.min(value), most.max(value), total + weight);
+        }
+    }
+    if most.partial_cmp(&least) != Some(std::cmp::Ordering::Greater) {
+        return [most.max(0.0); 4];
+    }
+    let scale = BUCKETS as f64 / (most - least);
+    let bucket = |value: f64| (((value - least) * scale) as usize).min(BUCKETS - 1);
+    let mut weights = [0.0; BUCKETS];
+    for &(value, weight) in samples.iter() {
+        weights[bucket(value)] += weight;
+    }
+    let mut inside = [(0.0, 0.0); MOST];
+    QUANTILES.map(|quantile| {
+        let wanted = quantile * total;
+        let (mut below, mut chosen) = (0.0, BUCKETS - 1);
+        for (index, weight) in weights.iter().enumerate() {
+            if below + weight >= wanted {
+                chosen = index;
+                break;
+            }
+            below += weight;
+        }
+        let mut count = 0;
+        let mut before = f64::NEG_INFINITY;
+        for &(value, weight) in samples.iter().filter(|sample| sample.1 > 0.0) {
+            match bucket(value).cmp(&chosen) {
+                std::cmp::Ordering::Less => before = before.max(value),
+                std::cmp::Ordering::Equal => {
+                    inside[count] = (value, weight);
+                    count += 1;
+                }
+                std::cmp::Ordering::Greater => {}
+            }
+        }
+        let inside = &mut inside[..count];
+        inside.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let mut last = before;
+        for &(value, weight) in inside.iter() {
+            below += weight;
+            if below >= wanted {
+                let part = if weight > 0.0 { 1.0 - (below - wanted) / weight } else { 1.0 };
+                return if continuous && last.is_finite() { last + (value - last) * part } else { value };
+            }
+            last = value;
+        }
+        most
+    })
 }
 
 /// Share of the drawn requests that meet all limits together.
@@ -83,8 +170,9 @@ pub(super) fn good_share(drawn: &[Drawn], slo: &Slo) -> f64 {
             && within(slo.itl, request.tpot)
             && within(slo.e2e, request.e2e)
     };
-    let total: f64 = drawn.iter().map(|request| request.weight).sum();
-    drawn.iter().filter(good).map(|request| request.weight).sum::<f64>() / total
+    let weight = |request: &Drawn| request.weights.0 * request.weights.1;
+    let total: f64 = drawn.iter().map(weight).sum();
+    drawn.iter().filter(good).map(weight).sum::<f64>() / total
 }
 
 /// Entries of a table of quantiles.

@@ -32,7 +32,7 @@ impl FirstToken {
             PromptPolicy::First => prompt_steps(mix, pattern.room, together),
             _ => mix.step(together, pattern.sequences),
         };
-        let overflow = Overflow::new(full, pattern.room, rate);
+        let overflow = Overflow::new(full, pattern.room, rate, rules.prompts == PromptPolicy::Chunked);
         (Self { running_step: seen * (met / 2.0), prompts_before: overflow.mean(), own }, overflow)
     }
 
@@ -68,7 +68,8 @@ pub(super) struct Overflow {
 }
 
 impl Overflow {
-    pub(super) fn new(full: Seconds, room: f64, rate: f64) -> Self {
+    /// Prompts that are `cut` have a part of them processed in the step that has no room for all.
+    pub(super) fn new(full: Seconds, room: f64, rate: f64, cut: bool) -> Self {
         if room >= MANY || rate <= 0.0 {
             return Self { share: 0.0, wait: Seconds::ZERO };
         }
@@ -76,7 +77,8 @@ impl Overflow {
         let servers = room.max(1.0);
         let service = full * (servers / room);
         let load = (rate * service.as_seconds() / servers).min(0.999);
-        let share = load.powf((2.0 * (servers + 1.0)).sqrt() - 1.0);
+        let part = if cut && room > 1.0 { LEFT_OF_CUT } else { 1.0 };
+        let share = part * load.powf((2.0 * (servers + 1.0)).sqrt() - 1.0);
         Self { share, wait: service / (2.0 * servers * (1.0 - load)) }
     }
 
@@ -84,6 +86,9 @@ impl Overflow {
         self.wait * self.share
     }
 }
+
+/// Share of the waits that is left where a part of the prompt is processed in the step that has no room for all of it: simulated.
+const LEFT_OF_CUT: f64 = 0.35;
 
 /// Rooms beyond this are endless.
 pub(super) const MANY: f64 = 1e6;

@@ -1,17 +1,17 @@
 //! Requests drawn from a scene, and the gaps between tokens in it.
 
-use super::draw::{self, DRAWS, Drawn, Waits, normal, shares, towards_one};
+use super::draw::{self, Drawn, Place, Waits};
 use super::metrics::Percentiles;
 use super::operating::FirstToken;
 use super::scene::{NODES, Node, PROMPTS, Scene};
 use crate::engine::PromptPolicy;
 use crate::units::Seconds;
-use crate::workload::{LengthPoint, Lengths};
 
 /// What requests are drawn from.
 pub(super) struct Drawing<'a> {
     pub(super) scene: &'a Scene,
-    pub(super) lengths: &'a Lengths,
+    /// Prompt over the mean prompt, and output length, of each request.
+    pub(super) lengths: &'a [(f64, f64)],
     pub(super) front_end: Seconds,
     pub(super) waits: &'a Waits,
 }
@@ -19,70 +19,74 @@ pub(super) struct Drawing<'a> {
 impl Drawing<'_> {
     /// Requests that stand for all.
     pub(super) fn requests(&self) -> Vec<Drawn> {
-        let tables = self.scene.nodes.map(|node| Moments::new(self.scene, &node));
-        (0..DRAWS).map(|index| self.request(index, &tables)).collect()
+        let starts = self.scene.nodes.map(|node| Starts::new(&node));
+        let places = draw::places().iter().zip(self.lengths);
+        places.map(|(place, lengths)| self.request(place, *lengths, &starts)).collect()
     }
 
-    fn request(&self, index: usize, tables: &[Moments; NODES]) -> Drawn {
-        let [whom, when, before, pace, which, place, together] = shares(index);
-        let (before, before_weight) = towards_one(before);
-        let (pace, pace_weight) = towards_one(pace);
-        let (place, place_weight) = towards_one(place);
-        let (together, together_weight) = towards_one(together);
-        let chosen = ((whom * NODES as f64) as usize).min(NODES - 1);
+    fn request(&self, place: &Place, lengths: (f64, f64), starts: &[Starts; NODES]) -> Drawn {
+        let chosen = ((place.whom * NODES as f64) as usize).min(NODES - 1);
         let node = &self.scene.nodes[chosen];
-        let point = self.point(which);
-        let start = tables[chosen].start(self.scene, node, when, together, point.prompt / self.lengths.moments().prompt);
+        let start = starts[chosen].start(self.scene, node, place, lengths.0);
         let overflow = self.scene.overflow;
-        let rest = 1.0 - before;
-        let before = if rest < overflow.share { overflow.wait.as_seconds() * (overflow.share / rest).ln() } else { 0.0 };
-        let ttft = self.front_end.as_seconds() + self.waits.at(place) + before + start;
-        let steps = point.output - 1.0;
-        let tpot = if steps > 0.0 { self.scene.pace(node, steps, normal(pace)) } else { 0.0 };
-        let weight = before_weight * pace_weight * place_weight * together_weight;
-        Drawn { weight, ttft, tpot, e2e: ttft + steps * tpot }
-    }
-
-    fn point(&self, share: f64) -> &LengthPoint {
-        let points = self.lengths.points();
-        let mut left = share;
-        let found = points.iter().find(|point| {
-            left -= point.weight;
-            left <= 0.0
-        });
-        found.unwrap_or(&points[points.len() - 1])
+        let waits = place.before < overflow.share;
+        let before = if waits { overflow.wait.as_seconds() * (overflow.share / place.before).ln() } else { 0.0 };
+        let ttft = self.front_end.as_seconds() + self.waits.at(place.wait) + before + start;
+        let steps = lengths.1 - 1.0;
+        let tpot = if steps > 0.0 { self.scene.pace(node, steps, place.pace) } else { 0.0 };
+        Drawn { weights: place.weights, ttft, tpot, e2e: ttft + steps * tpot }
     }
 
     /// Percentiles of single gaps: those with many sequences count for many tokens.
     pub(super) fn gaps(&self, mean: Seconds) -> Percentiles {
-        let mut samples = [(0.0, 0.0); NODES * PROMPTS];
-        let cells = samples.chunks_exact_mut(PROMPTS);
-        for (cells, node) in cells.zip(&self.scene.nodes) {
-            // A token's own sequence is there too.
-            let sequences = node.line.sequences + if self.scene.meets_own() { 1.0 } else { 0.0 };
-            for (prompts, cell) in cells.iter_mut().enumerate() {
-                *cell = (node.time(prompts), sequences * node.prompts[prompts]);
+        const CELLS: usize = 1 + (PROMPTS - 1) * LENGTHS;
+        let lengths = self.prompt_lengths();
+        let mut samples = [(0.0, 0.0); NODES * CELLS];
+        for (cells, node) in samples.chunks_exact_mut(CELLS).zip(&self.scene.nodes) {
+            cells[0] = (node.line.pure, node.line.sequences * node.prompts[0]);
+            for (before, cells) in cells[1..].chunks_exact_mut(LENGTHS).enumerate() {
+                let prompts = before + 1;
+                let weight = node.line.sequences * node.prompts[prompts] / LENGTHS as f64;
+                let added = node.line.added(prompts as f64);
+                for (cell, length) in cells.iter_mut().zip(lengths) {
+                    // The sum of several varies less than each. A chunk is always about as long.
+                    let length = if self.scene.room > 1.0 { 1.0 + (length - 1.0) / (prompts as f64).sqrt() } else { 1.0 };
+                    *cell = (node.line.pure + added * length, weight);
+                }
             }
         }
-        draw::weighted(&mut samples, mean)
+        draw::weighted(&mut samples, mean, false)
+    }
+
+    /// A few lengths of prompts over their mean.
+    fn prompt_lengths(&self) -> [f64; LENGTHS] {
+        let mut sums = [(0.0, 0.0); LENGTHS];
+        for (place, length) in draw::places().iter().zip(self.lengths) {
+            let index = ((place.lengths.0 * LENGTHS as f64) as usize).min(LENGTHS - 1);
+            sums[index].0 += length.0;
+            sums[index].1 += 1.0;
+        }
+        sums.map(|(sum, count)| if count > 0.0 { sum / count } else { 1.0 })
     }
 }
 
+/// Lengths of prompts that are told apart in gaps.
+const LENGTHS: usize = 4;
+
 /// The steps of a node as a request finds them at a random moment.
-struct Moments {
+struct Starts {
     /// Share of the time in steps with so many prompts, added up.
     passed: [f64; PROMPTS],
 }
 
-impl Moments {
-    fn new(scene: &Scene, node: &Node) -> Self {
+impl Starts {
+    fn new(node: &Node) -> Self {
         let mut passed = [0.0; PROMPTS];
         let mut sum = 0.0;
         for (prompts, passed) in passed.iter_mut().enumerate() {
             sum += node.prompts[prompts] * node.time(prompts);
             *passed = sum;
         }
-        let _ = scene;
         if sum > 0.0 {
             passed.iter_mut().for_each(|share| *share /= sum);
         }
@@ -90,15 +94,15 @@ impl Moments {
     }
 
     /// From having a place to the first token, for a prompt of `length` times the mean.
-    fn start(&self, scene: &Scene, node: &Node, when: f64, together: f64, length: f64) -> f64 {
+    fn start(&self, scene: &Scene, node: &Node, place: &Place, length: f64) -> f64 {
         let line = &node.line;
-        let (running, found) = if scene.meets_steps && line.pure > 0.0 { self.running(scene, node, when) } else { (0.0, line.pure) };
+        let (running, found) = if scene.meets_steps && line.pure > 0.0 { self.running(scene, node, place.when) } else { (0.0, line.pure) };
         let beside = if scene.policy == PromptPolicy::First { 0.0 } else { line.pure };
         if scene.room < 1.0 {
             return running + (beside + line.first) * (length / scene.room).max(1.0);
         }
         // Those that come in the same step are processed together.
-        let others = poisson_quantile(scene.rate * found, together).min(scene.room - 1.0);
+        let others = poisson_quantile(scene.rate * found, place.together).min(scene.room - 1.0);
         running + beside + line.first * length + line.more * others
     }
 
@@ -126,10 +130,6 @@ impl Moments {
 }
 
 impl Scene {
-    fn meets_own(&self) -> bool {
-        self.meets_steps
-    }
-
     /// Mean time per token of a request of so many steps, at so many standard deviations.
     fn pace(&self, node: &Node, steps: f64, deviations: f64) -> f64 {
         let part = (steps / self.steps).max(1e-6);

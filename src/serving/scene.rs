@@ -187,15 +187,17 @@ impl Scene {
         let slots = rules.slots().0 as f64;
         let mut nodes = [Node::default(); NODES];
         let (low, high) = spread_lines(mix, rules, mean);
+        let idle = StepLine::new(mix, rules, 0.0);
         let numbers = negative_binomial_nodes(mean.sequences, mean.variance);
         for (node, number) in nodes.iter_mut().zip(numbers) {
             let number = number.min(slots);
             let width = high.sequences - low.sequences;
-            let mut line = low.between(&high, (number - low.sequences) / width);
-            line.sequences = number;
-            if number <= 0.0 {
-                line.pure = 0.0;
+            let mut line = low.between(&high, (number.max(1.0) - low.sequences) / width);
+            // Nobody in part of the time: a prompt is alone in its step then.
+            if number < 1.0 {
+                line = idle.between(&line, number);
             }
+            line.sequences = number;
             *node = Node::new(line, rules.prompts, mean.room, mean.rate, mean.stall, true);
         }
         Self {
@@ -369,5 +371,5 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
 /// Overflow at a step line.
 pub(super) fn overflow_at(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64) -> Overflow {
     let beside = if rules.prompts == PromptPolicy::First { 0.0 } else { sequences };
-    Overflow::new(if room < MANY { mix.step(room, beside) } else { Seconds::ZERO }, room, rate)
+    Overflow::new(if room < MANY { mix.step(room, beside) } else { Seconds::ZERO }, room, rate, rules.prompts == PromptPolicy::Chunked)
 }

@@ -3,7 +3,9 @@
 use super::mix::StepMix;
 use super::rules::ServingRules;
 use super::ServingError;
+use super::draw::{Place, places};
 use crate::step::StepModel;
+use crate::units::RequestsPerSecond;
 use crate::workload::Lengths;
 
 /// One replica of a deployment that serves requests of some lengths: compiled once, asked for many loads.
@@ -12,6 +14,9 @@ pub struct Server<'a> {
     pub(super) mix: StepMix<'a>,
     pub(super) rules: ServingRules,
     pub(super) lengths: Lengths,
+    /// Prompt over the mean prompt, and output length, of the requests that stand for all.
+    pub(super) drawn_lengths: Vec<(f64, f64)>,
+    pub(super) max_rate: RequestsPerSecond,
 }
 
 impl<'a> Server<'a> {
@@ -21,7 +26,18 @@ impl<'a> Server<'a> {
     /// [`ServingError`] for requests that do not fit, or are longer than the model allows.
     pub fn new(model: &'a StepModel, lengths: &Lengths) -> Result<Self, ServingError> {
         let rules = ServingRules::new(model, lengths)?;
-        Ok(Self { mix: StepMix::new(model, lengths, |_| 0.0), rules, lengths: lengths.clone() })
+        let mean = lengths.moments().prompt;
+        let at = |place: &Place| lengths.at(place.lengths.0, place.lengths.1);
+        let drawn = places().iter().map(at).map(|(prompt, output)| (prompt as f64 / mean, output as f64));
+        let mut server = Self {
+            mix: StepMix::new(model, lengths, |_| 0.0),
+            rules,
+            lengths: lengths.clone(),
+            drawn_lengths: drawn.collect(),
+            max_rate: RequestsPerSecond::ZERO,
+        };
+        server.max_rate = RequestsPerSecond::from_requests_per_second(server.saturated().rate);
+        Ok(server)
     }
 
     /// The rules that it serves by.

@@ -102,7 +102,7 @@ impl Server<'_> {
         let placed = per_second * residence.as_seconds();
         let waiting = self.waiting(rate, rho, placed, mean.variance, residence)?;
         let ttft = self.parts(first, waiting.mean);
-        let drawing = Drawing { scene: &scene, lengths: &self.lengths, front_end: self.rules.front_end, waits: &waiting.waits };
+        let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waiting.waits };
         let load = Load { rate, rho: Some(rho), ttft, tpot, batch: placed, queue: per_second * waiting.mean.as_seconds(), limit: Limit::Clients };
         Ok(self.state(&load, &drawing, slo))
     }
@@ -123,10 +123,10 @@ impl Server<'_> {
 
     /// Requests per second when there are always more.
     pub fn max_rate(&self) -> RequestsPerSecond {
-        RequestsPerSecond::from_requests_per_second(self.saturated().rate)
+        self.max_rate
     }
 
-    fn saturated(&self) -> Operating {
+    pub(super) fn saturated(&self) -> Operating {
         let (slots, limit) = self.rules.slots();
         let count = (slots as f64).min(MANY_SEQUENCES);
         let clients = Clients { count, away: Seconds::ZERO, meets_step: false };
@@ -144,7 +144,7 @@ impl Server<'_> {
         let queue = operating.rate * operating.wait.as_seconds();
         let deviation = operating.wait * (scv.max(0.01) / queue.max(1.0)).sqrt();
         let waits = Waits::Steady { mean: operating.wait, deviation };
-        let drawing = Drawing { scene: &scene, lengths: &self.lengths, front_end: self.rules.front_end, waits: &waits };
+        let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waits };
         let load = Load { rate, rho: None, ttft, tpot: operating.pattern.mean(), batch: operating.placed, queue, limit: operating.limit };
         self.state(&load, &drawing, slo)
     }
@@ -171,17 +171,18 @@ impl Server<'_> {
 
     fn state(&self, load: &Load, drawing: &Drawing<'_>, slo: &Slo) -> SteadyState {
         let Load { rate, rho, ttft, tpot, batch, queue, limit } = *load;
-        let max_rate = self.max_rate();
+        let max_rate = self.max_rate;
         let e2e = ttft.total() + tpot * self.mix.decode_steps;
         let decodes = self.mix.decode_steps > 0.0;
         let drawn = drawing.requests();
         let share = draw::good_share(&drawn, slo);
+        let [ttfts, tpots, e2es] = draw::percentiles(&drawn, [ttft.total(), tpot, e2e]);
         let summary = LoadSummary {
             rho: rho.or(Some(rate / max_rate)),
-            ttft: Some(draw::percentiles(&drawn, ttft.total(), |request| request.ttft)),
-            tpot: decodes.then(|| draw::percentiles(&drawn, tpot, |request| request.tpot)),
+            ttft: Some(ttfts),
+            tpot: decodes.then_some(tpots),
             itl: decodes.then(|| drawing.gaps(tpot)),
-            e2e: Some(draw::percentiles(&drawn, e2e, |request| request.e2e)),
+            e2e: Some(e2es),
             goodput: Some(Goodput { rate: rate * share, share }),
             ..self.rates(rate, batch)
         };

@@ -187,6 +187,34 @@ impl Lengths {
         self.shared.longest_total
     }
 
+    /// The request that stands at these shares of the distribution, each from 0 to 1: of prompt and output lengths where they are independent; of
+    /// pairs that were seen, the first share chooses one. Even shares give even requests.
+    ///
+    /// ```
+    /// use llm_roofline::workload::{LengthDistribution, Lengths};
+    /// let lengths = Lengths::independent(LengthDistribution::uniform(100, 200)?, 50)?;
+    /// assert_eq!((lengths.at(0.5, 0.1), lengths.at(1.0, 0.1)), ((150, 50), (200, 50)));
+    /// # Ok::<(), llm_roofline::workload::WorkloadError>(())
+    /// ```
+    pub fn at(&self, first: f64, second: f64) -> (u64, u64) {
+        match &self.shared.kind {
+            Kind::Fixed { prompt, output } => (*prompt, *output),
+            Kind::Independent { prompt, output } => (prompt.quantile(first), output.quantile(second)),
+            Kind::Pairs(pairs) => pairs[((first * pairs.len() as f64) as usize).min(pairs.len() - 1)],
+            Kind::Mixture(parts) => {
+                let total: f64 = parts.iter().map(|(share, _)| share).sum();
+                let mut left = first * total;
+                for (share, lengths) in parts {
+                    if left <= *share {
+                        return lengths.at(left / share, second);
+                    }
+                    left -= share;
+                }
+                parts.last().map_or((1, 1), |(_, lengths)| lengths.at(1.0, second))
+            }
+        }
+    }
+
     /// Random prompt and output lengths.
     #[cfg(feature = "random")]
     pub fn sample<R: rand::Rng + ?Sized>(&self, rng: &mut R) -> (u64, u64) {
