@@ -1,1 +1,14 @@
-//! Tools of numerical mathematics: root finding on monotone functions.
+//! Tools of numerical mathematics: roots of monotone functions, bisection over integers, straight lines through points.
+//!
+//! Nothing here knows units or language models. Every function takes a closure and returns a [`NumericError`] instead of a number that is
+//! not finite.
+
+mod error;
+mod integer;
+mod line;
+mod root;
+
+pub use error::NumericError;
+pub use integer::{largest_where, smallest_where};
+pub use line::{Line, fit_line};
+pub use root::{Tolerance, find_root, find_root_above};
