@@ -41,6 +41,8 @@
 
 #[cfg(feature = "fit")]
 pub mod fit;
+mod launches;
+mod load;
 mod measurement;
 mod predict;
 mod report;

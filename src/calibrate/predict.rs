@@ -1,5 +1,7 @@
 //! From a measured row to a prediction: which deployment, which steps, which number.
 
+use super::launches::{self, Launched, launched};
+use super::load::{self, LoadPlan};
 use super::measurement::Measurement;
 use super::score::SPEEDUP;
 use super::settings::{self, Setting};
@@ -13,9 +15,11 @@ use crate::memory::MemoryModel;
 use crate::model::Model;
 use crate::profile::nearest;
 use crate::request::Request;
+use crate::serving::ServingError;
 use crate::speculative::{SpeculationError, Speedup};
 use crate::step::{CompileError, Interval, StepModel};
 use crate::units::{Bytes, Seconds};
+use crate::workload::WorkloadError;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -38,7 +42,7 @@ pub struct Prediction {
 #[non_exhaustive]
 pub enum Refusal {
     /// The engine was measured in a way that is not priced here.
-    #[error("mode `{0}` is not predicted, only single_stream and static_batch are")]
+    #[error("mode `{0}` is not predicted, only single_stream, static_batch, closed_loop, open_loop and offline are")]
     Mode(String),
     /// The metric is not one of those that are predicted.
     #[error("metric `{metric}` is not predicted{}", .nearest.map(|nearest| format!(" (did you mean `{nearest}`?)")).unwrap_or_default())]
@@ -83,6 +87,12 @@ pub enum Refusal {
     /// No engine could run this.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// No such load could be served.
+    #[error(transparent)]
+    Serving(#[from] ServingError),
+    /// Lengths that no request has.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
     /// Nobody could speculate so.
     #[error(transparent)]
     Speculation(#[from] SpeculationError),
@@ -125,7 +135,7 @@ impl Configuration {
                 text(row.kv_format.as_deref()),
                 text(row.tag("backend")),
             ],
-            settings: settings::stated(row),
+            settings: settings::stated(row).into_iter().chain(launches::all(row).map(|(name, value)| (name.into(), value.into()))).collect(),
             counts: [row.device_count, row.tp, row.pp, row.ep, row.dp],
             flash_attention: row.flash_attention,
         }
@@ -153,6 +163,9 @@ impl Predictor {
         if row.metric == SPEEDUP {
             return self.speedup(row);
         }
+        if load::MODES.contains(&row.mode.as_str()) && !MEMORY_METRICS.contains(&row.metric.as_str()) {
+            return self.under_load(row);
+        }
         let plan = Plan::of(row)?;
         if MEMORY_METRICS.contains(&row.metric.as_str()) {
             let (deployment, mut assumptions) = deployment(&self.catalog, row)?;
@@ -160,16 +173,27 @@ impl Predictor {
             assumptions.extend(plan.waves(&deployment));
             return Ok(Prediction { predicted, low, high, assumptions });
         }
-        let compiled = match self.compiled.get(&Configuration::of(row)) {
-            Some(known) => known.clone()?,
-            None => {
-                let result = compile(&self.catalog, row).map(Arc::new);
-                self.compiled.insert(Configuration::of(row), result.clone());
-                result?
-            }
-        };
+        let compiled = self.compiled(row)?;
         let Estimate { low, expected: predicted, high } = plan.price(row, &compiled.model)?;
         let assumptions = compiled.assumptions.iter().cloned().chain(plan.assumption.map(Into::into)).collect();
+        Ok(Prediction { predicted, low, high, assumptions })
+    }
+
+    fn compiled(&mut self, row: &Measurement) -> Result<Arc<Compiled>, Refusal> {
+        let configuration = Configuration::of(row);
+        if let Some(known) = self.compiled.get(&configuration) {
+            return known.clone();
+        }
+        let result = compile(&self.catalog, row).map(Arc::new);
+        self.compiled.insert(configuration, result.clone());
+        result
+    }
+
+    fn under_load(&mut self, row: &Measurement) -> Result<Prediction, Refusal> {
+        let plan = LoadPlan::of(row)?;
+        let compiled = self.compiled(row)?;
+        let Estimate { low, expected: predicted, high } = plan.price(row, &compiled.model)?;
+        let assumptions = compiled.assumptions.iter().chain(&plan.assumptions).cloned().collect();
         Ok(Prediction { predicted, low, high, assumptions })
     }
 
@@ -215,15 +239,18 @@ pub fn price(row: &Measurement, model: &StepModel) -> Result<f64, Refusal> {
         let speculated = Speculated::of(Catalog::embedded(), row, model.deployment(), &mut Vec::new())?;
         return Ok(speculated.speedup().expected);
     }
+    if load::MODES.contains(&row.mode.as_str()) {
+        return Ok(LoadPlan::of(row)?.price(row, model)?.expected);
+    }
     Ok(Plan::of(row)?.price(row, model)?.expected)
 }
 
 /// A predicted value with the interval in which nine of ten measurements are expected.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Estimate {
-    low: f64,
-    expected: f64,
-    high: f64,
+pub(super) struct Estimate {
+    pub(super) low: f64,
+    pub(super) expected: f64,
+    pub(super) high: f64,
 }
 
 impl Estimate {
@@ -262,6 +289,7 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
     let (devices, tensor_parallel) = speculation::devices(row, &device, &model, &choice.engine, &mut assumptions)?;
     let system = System::new(device, devices)?;
     let deployment = Deployment::new(Arc::clone(&model), system).with_engine(choice.engine).with_long_context_allowed();
+    let deployment = as_launched(deployment, row, &mut assumptions);
     let mut deployment = settings::applied(deployment, row)?;
     deployment = deployment.with_weights(weights(row, &model)?);
     if row.weight_format.is_empty() {
@@ -309,9 +337,24 @@ fn run_date(row: &Measurement) -> Option<&str> {
     older.map(|(_, date)| *date).or(row.date.as_deref())
 }
 
+/// With the settings of the benchmark's launch script.
+fn as_launched(mut deployment: Deployment, row: &Measurement, assumptions: &mut Vec<String>) -> Deployment {
+    for (name, value) in launches::all(row) {
+        assumptions.push(format!("{name} {value}, as the benchmark was launched"));
+    }
+    if let Some(tokens) = launched(row, Launched::StepTokens).and_then(|tokens| tokens.parse().ok()) {
+        deployment = deployment.with_max_tokens_per_step(tokens);
+    }
+    if let Some(steps) = launched(row, Launched::WaitSteps).and_then(|steps| steps.parse().ok()) {
+        deployment = deployment.with_prompt_wait_steps(steps);
+    }
+    deployment
+}
+
 /// The format of the cache that the row states, and what was assumed about it; without one the engine decides.
 fn kv_format(row: &Measurement) -> Result<(Option<KvFormat>, Option<String>), FormatError> {
-    let Some(name) = &row.kv_format else { return Ok((None, None)) };
+    let launched = launched(row, Launched::Cache);
+    let Some(name) = row.kv_format.as_deref().or(launched) else { return Ok((None, None)) };
     let different = name.strip_prefix("k-").and_then(|rest| rest.split_once("-v-"));
     let Some((keys, values)) = different else { return Ok((Some(name.parse()?), None)) };
     let (keys, values): (KvFormat, KvFormat) = (keys.parse()?, values.parse()?);

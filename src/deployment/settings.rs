@@ -46,6 +46,13 @@ impl Deployment {
         })
     }
 
+    /// With so many steps of answers that a new prompt waits in the mean (half of SGLang `--scheduler-recv-interval`, TensorRT-LLM
+    /// `batch_wait_timeout_iters`).
+    #[must_use]
+    pub fn with_prompt_wait_steps(self, steps: f64) -> Self {
+        self.with_setting(|engine| engine.scheduling.prompt_wait_steps = Some(Sourced::assumed(steps)))
+    }
+
     /// With blocks of the cache of so many tokens (vLLM `--block-size`).
     #[must_use]
     pub fn with_block_tokens(self, tokens: u64) -> Self {

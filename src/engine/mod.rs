@@ -271,6 +271,12 @@ impl Engine {
 
     fn check_scheduling(&self, file: &str) -> Result<(), ProfileError> {
         let scheduling = &self.scheduling;
+        if let Some(steps) = scheduling.prompt_wait_steps.as_ref().map(|steps| steps.value) {
+            if !(steps.is_finite() && steps >= 0.0) {
+                let message = format!("is {steps}, expected a number of steps from 0 on");
+                return Err(ProfileError::at_key(file, "scheduling.prompt_wait_steps", message));
+            }
+        }
         let by_device = [
             ("scheduling.max_tokens_per_step", &scheduling.max_tokens_per_step),
             ("scheduling.max_sequences", &scheduling.max_sequences),
@@ -286,6 +292,7 @@ impl Engine {
         for (key, source) in [
             ("scheduling.prompts", scheduling.prompts.as_ref().map(|rule| &rule.source)),
             ("scheduling.reserves_output", scheduling.reserves_output.as_ref().map(|rule| &rule.source)),
+            ("scheduling.prompt_wait_steps", scheduling.prompt_wait_steps.as_ref().map(|rule| &rule.source)),
         ] {
             source.map_or(Ok(()), |source| self.check_source(file, || key.into(), source))?;
         }

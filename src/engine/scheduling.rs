@@ -19,6 +19,10 @@ pub struct Scheduling {
     /// When prompts are processed beside answers that are being written; absent means [`PromptPolicy::Chunked`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompts: Option<Sourced<PromptPolicy>>,
+    /// Steps of answers that a new prompt waits in the mean, until the engine looks for new requests or has gathered several (half of SGLang's
+    /// `--scheduler-recv-interval`, TensorRT-LLM's `batch_wait_timeout_iters`); absent means none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_wait_steps: Option<Sourced<f64>>,
     /// Whether a request starts only if its whole answer has room in the cache; absent means it starts when its prompt has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserves_output: Option<Sourced<bool>>,

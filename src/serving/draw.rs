@@ -88,7 +88,7 @@ pub(super) fn percentiles(drawn: &[Drawn], means: [Seconds; 3]) -> [Percentiles;
         |request| (request.tpot, request.weights.1),
         |request| (request.e2e, request.weights.0 * request.weights.1),
     ];
-    let mut buffer = [(0.0, 0.0); DRAWS];
+    let mut buffer = [(0.0, 0.0); MOST];
     [0, 1, 2].map(|metric| {
         buffer.iter_mut().zip(drawn).for_each(|(sample, request)| *sample = samples[metric](request));
         weighted(&mut buffer[..drawn.len()], means[metric], true)
@@ -104,7 +104,7 @@ pub(super) fn weighted(samples: &mut [(f64, f64)], mean: Seconds, continuous: bo
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 const BUCKETS: usize = 128;
 /// Samples at most.
-const MOST: usize = DRAWS;
+const MOST: usize = DRAWS + 64;
 
 /// Values go into buckets of equal width, and only the buckets with a quantile are sorted.
 fn quantiles(samples: &mut [(f64, f64)], continuous: bool) -> [f64; 4] {
@@ -189,6 +189,8 @@ pub(super) enum Waits {
     Steady { mean: Seconds, deviation: Seconds },
     /// None, or an exponential one.
     Exponential { share: f64, mean: Seconds },
+    /// Anything up to the longest.
+    Uniform { longest: Seconds },
     /// Quantiles.
     Table(Box<[f64; TABLE]>),
 }
@@ -197,6 +199,7 @@ impl Waits {
     pub(super) fn at(&self, share: f64) -> f64 {
         match self {
             Self::Steady { mean, deviation } => (mean.as_seconds() + deviation.as_seconds() * normal(share)).max(0.0),
+            Self::Uniform { longest } => longest.as_seconds() * share,
             Self::Exponential { share: positive, mean } => {
                 let rest = 1.0 - share;
                 if rest >= *positive || *positive <= 0.0 { 0.0 } else { mean.as_seconds() / positive * (positive / rest).ln() }

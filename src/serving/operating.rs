@@ -9,6 +9,8 @@ use crate::units::Seconds;
 /// From the moment that the engine has a request, and a place for it, to its first token: the parts of the mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct FirstToken {
+    /// Steps of answers before the engine takes new prompts.
+    pub(super) gathering: Seconds,
     /// Rest of the step that runs when the request comes.
     pub(super) running_step: Seconds,
     /// Prompts that came before and fill the steps.
@@ -19,7 +21,7 @@ pub(super) struct FirstToken {
 
 impl FirstToken {
     pub(super) fn total(&self) -> Seconds {
-        self.running_step + self.prompts_before + self.own
+        self.gathering + self.running_step + self.prompts_before + self.own
     }
 
     /// For a request that comes with probability `met` while a step runs. Others come at `rate` per second; those of a step are processed together.
@@ -33,7 +35,8 @@ impl FirstToken {
             _ => mix.step(together, pattern.sequences),
         };
         let overflow = Overflow::new(full, pattern.room, rate, rules.prompts == PromptPolicy::Chunked);
-        (Self { running_step: seen * (met / 2.0), prompts_before: overflow.mean(), own }, overflow)
+        let gathering = pattern.pure * (rules.prompt_wait_steps * if pattern.sequences > 0.0 { 1.0 } else { 0.0 });
+        (Self { gathering, running_step: seen * (met / 2.0), prompts_before: overflow.mean(), own }, overflow)
     }
 
     /// Twice the mean rest of the step that runs at a random moment.
@@ -181,7 +184,7 @@ impl Operating {
         let own = prompt_steps(mix, pattern.room, prompts);
         let rate = prompts / own.as_seconds();
         let before = Seconds::from_seconds((placed / rate - own.as_seconds()).max(0.0));
-        let first = FirstToken { running_step: Seconds::ZERO, prompts_before: before, own };
+        let first = FirstToken { prompts_before: before, own, ..FirstToken::default() };
         let overflow = Overflow { share: 0.0, wait: Seconds::ZERO };
         Self { pattern, rate, first, overflow, wait: Seconds::ZERO, placed, limit: Limit::StepTokens }
     }

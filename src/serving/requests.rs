@@ -31,7 +31,8 @@ impl Drawing<'_> {
         let overflow = self.scene.overflow;
         let waits = place.before < overflow.share;
         let before = if waits { overflow.wait.as_seconds() * (overflow.share / place.before).ln() } else { 0.0 };
-        let ttft = self.front_end.as_seconds() + self.waits.at(place.wait) + before + start;
+        let gathering = self.scene.wait_steps * node.line.pure;
+        let ttft = self.front_end.as_seconds() + self.waits.at(place.wait) + gathering + before + start;
         let steps = lengths.1 - 1.0;
         let tpot = if steps > 0.0 { self.scene.pace(node, steps, place.pace) } else { 0.0 };
         Drawn { weights: place.weights, ttft, tpot, e2e: ttft + steps * tpot }
@@ -150,6 +151,7 @@ impl Scene {
         let mut first = FirstToken { prompts_before: self.overflow.mean(), ..FirstToken::default() };
         for node in &self.nodes {
             let (running, own) = self.mean_start(node);
+            first.gathering += Seconds::from_seconds(self.wait_steps * node.line.pure / NODES as f64);
             first.running_step += Seconds::from_seconds(running / NODES as f64);
             first.own += Seconds::from_seconds(own / NODES as f64);
         }

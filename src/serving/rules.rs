@@ -48,6 +48,8 @@ pub struct ServingRules {
     pub reserves_output: bool,
     /// Time of a request outside of steps.
     pub front_end: Seconds,
+    /// Steps of answers that a new prompt waits in the mean before the engine takes it.
+    pub prompt_wait_steps: f64,
 }
 
 impl ServingRules {
@@ -79,6 +81,7 @@ impl ServingRules {
             cache_sequences,
             reserves_output,
             front_end: front_end(deployment),
+            prompt_wait_steps: scheduling.prompt_wait_steps.as_ref().map_or(0.0, |steps| steps.value),
         })
     }
 

@@ -80,6 +80,8 @@ pub(super) struct Scene {
     /// Whether a request may come while a step runs.
     pub(super) meets_steps: bool,
     pub(super) overflow: Overflow,
+    /// Steps of answers before the engine takes new prompts.
+    pub(super) wait_steps: f64,
     /// Mean time per output token.
     pub(super) tpot: f64,
     /// By how much it grows with one more sequence.
@@ -207,6 +209,7 @@ impl Scene {
             rate: mean.rate,
             meets_steps: true,
             overflow,
+            wait_steps: rules.prompt_wait_steps,
             tpot: mean.tpot,
             tpot_slope: mean.slope / (1.0 - (mean.rate * mean.stall).min(0.99)),
             stall: mean.stall,
@@ -233,6 +236,7 @@ impl Scene {
             rate,
             meets_steps,
             overflow: operating.overflow,
+            wait_steps: rules.prompt_wait_steps,
             tpot: operating.pattern.mean().as_seconds(),
             tpot_slope: 0.0,
             stall,

@@ -19,6 +19,8 @@ pub struct TimeToFirstToken {
     pub front_end: Seconds,
     /// Waiting for a place.
     pub queue: Seconds,
+    /// Steps of answers before the engine takes new prompts.
+    pub gathering: Seconds,
     /// Rest of the step that runs when the request comes.
     pub running_step: Seconds,
     /// Prompts that came before.
@@ -30,7 +32,7 @@ pub struct TimeToFirstToken {
 impl TimeToFirstToken {
     /// All parts together.
     pub fn total(&self) -> Seconds {
-        self.front_end + self.queue + self.running_step + self.prompts_before + self.prefill
+        self.front_end + self.queue + self.gathering + self.running_step + self.prompts_before + self.prefill
     }
 }
 
@@ -150,8 +152,8 @@ impl Server<'_> {
     }
 
     fn parts(&self, first: FirstToken, queue: Seconds) -> TimeToFirstToken {
-        let FirstToken { running_step, prompts_before, own } = first;
-        TimeToFirstToken { front_end: self.rules.front_end, queue, running_step, prompts_before, prefill: own }
+        let FirstToken { gathering, running_step, prompts_before, own } = first;
+        TimeToFirstToken { front_end: self.rules.front_end, queue, gathering, running_step, prompts_before, prefill: own }
     }
 
     fn rates(&self, rate: RequestsPerSecond, batch: f64) -> LoadSummary {
@@ -254,7 +256,7 @@ impl Server<'_> {
     }
 
     /// Squared coefficient of variation of the time for which a place is taken: that of the answers' lengths.
-    fn residence_scv(&self) -> f64 {
+    pub(super) fn residence_scv(&self) -> f64 {
         let moments = self.lengths.moments();
         let deviation = moments.output_deviation();
         deviation * deviation / (moments.output * moments.output)

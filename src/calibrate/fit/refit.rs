@@ -125,7 +125,7 @@ impl<'a> Refit<'a> {
     ) -> Result<Self, RefitError> {
         let own = own_parameters(&free)?;
         let predictor = Predictor::new(catalog);
-        let mut indices: HashMap<(String, Option<u64>), usize> = HashMap::new();
+        let mut indices: HashMap<(String, Option<u64>, Option<u64>), usize> = HashMap::new();
         let (mut rows, mut engines) = (Vec::new(), Vec::new());
         for measurement in measurements {
             let usable = !LEFT_OUT.iter().any(|tag| measurement.has_tag(tag))
@@ -138,7 +138,8 @@ impl<'a> Refit<'a> {
             }
             let engine = deployment.engine();
             let micro_batch = engine.scheduling.max_tokens_per_step.as_ref().map(|tokens| tokens.value);
-            let index = *indices.entry((engine.slug.clone(), micro_batch)).or_insert_with(|| {
+            let wait = engine.scheduling.prompt_wait_steps.as_ref().map(|steps| steps.value.to_bits());
+            let index = *indices.entry((engine.slug.clone(), micro_batch, wait)).or_insert_with(|| {
                 engines.push(FreeEngine { engine: engine.clone(), parameters: used_by(&engine.slug, &free, &own) });
                 engines.len() - 1
             });
