@@ -12,6 +12,8 @@ pub(super) enum Launched {
     StepTokens,
     /// Mean decode steps until a prompt is taken.
     WaitSteps,
+    /// Requests before those that were measured.
+    WarmUp,
 }
 
 impl Launched {
@@ -20,6 +22,7 @@ impl Launched {
             "kv" => Self::Cache,
             "step-tokens" => Self::StepTokens,
             "wait-steps" => Self::WaitSteps,
+            "warm-up" => Self::WarmUp,
             _ => return None,
         })
     }
@@ -32,7 +35,12 @@ pub(super) fn launched(row: &Measurement, setting: Launched) -> Option<&'static 
 
 /// All that is known of the benchmark that a row belongs to.
 pub(super) fn all(row: &Measurement) -> impl Iterator<Item = (&'static str, &'static str)> {
-    [("kv", Launched::Cache), ("step-tokens", Launched::StepTokens), ("wait-steps", Launched::WaitSteps)]
+    [
+        ("kv", Launched::Cache),
+        ("step-tokens", Launched::StepTokens),
+        ("wait-steps", Launched::WaitSteps),
+        ("warm-up", Launched::WarmUp),
+    ]
         .into_iter()
         .filter_map(|(name, setting)| launched(row, setting).map(|value| (name, value)))
 }

@@ -1,7 +1,9 @@
 //! Rows that were measured under load: which client, which lengths, which statistic.
 
+use super::launches::{Launched, launched};
 use super::measurement::Measurement;
 use super::predict::{Estimate, Refusal};
+use crate::deployment::Deployment;
 use crate::profile::nearest;
 use crate::serving::metrics::Percentiles;
 use crate::serving::{BenchmarkClient, BenchmarkEstimate, Server};
@@ -54,7 +56,7 @@ impl LoadPlan {
         let amount = match row.mode.as_str() {
             "closed_loop" => row.concurrency.ok_or_else(|| missing("concurrency"))?,
             "open_loop" => row.request_rate.filter(|rate| *rate > 0.0).ok_or_else(|| missing("request_rate"))?,
-            _ => match requests.or(row.concurrency) {
+            _ => match requests.or(row.concurrency).or_else(|| known_requests(row)) {
                 Some(requests) => requests,
                 None => {
                     let requests = usual_requests(row);
@@ -67,8 +69,11 @@ impl LoadPlan {
             assumptions.push("ten requests for each in flight, all clients starting at once".into());
         }
         let mut client = BenchmarkClient::default();
-        if let Some(requests) = requests.or_else(|| runs_of_sharegpt(row)) {
+        if let Some(requests) = requests.or_else(|| known_requests(row)) {
             client = client.with_requests(requests);
+        }
+        if launched(row, Launched::WarmUp) == Some("none") {
+            client = client.without_warm_up();
         }
         let replicas = if row.ep > 1 { 1.0 } else { f64::from(row.dp.max(1)) };
         Ok(Self { lengths, client, amount, replicas, assumptions })
@@ -121,10 +126,11 @@ fn at(latency: &Percentiles, statistic: &str, central: Option<&str>) -> crate::u
     }
 }
 
-/// Coefficients of variation of data sets of which only the mean lengths are known: prompts and answers.
-///
-/// ShareGPT as LLMServingSim samples it (casys-kaist/LLMServingSim, workloads/sharegpt-llama-3.1-8b-300-sps10.jsonl).
-const DATA_SET_VARIATION: (f64, f64) = (0.6, 0.15);
+/// Coefficients of variation of data sets of which only the mean lengths are known: prompts and answers. Azure's traces of conversations have 0.96 and
+/// 0.77 (Azure/AzurePublicDataset), lmsys 1.9 and 0.9 (microsoft/apex_plus).
+const DATA_SET_VARIATION: (f64, f64) = (0.9, 0.9);
+/// Those of ShareGPT as LLMServingSim samples it (casys-kaist/LLMServingSim, workloads/sharegpt-llama-3.1-8b-300-sps10.jsonl).
+const SAMPLED_VARIATION: (f64, f64) = (0.6, 0.15);
 /// The longest prompts and answers of data sets, over their means.
 const LONGEST: f64 = 6.0;
 
@@ -145,11 +151,13 @@ fn lengths(row: &Measurement, assumptions: &mut Vec<String>) -> Result<Lengths, 
         return Ok(Lengths::independent(around(input)?, around(output)?)?);
     }
     if row.has_tag("lengths-mean") || row.tag("dataset").is_some_and(|dataset| dataset.contains("sharegpt")) {
-        assumptions.push("lengths of the data set vary as those of ShareGPT".into());
+        let sampled = row.source == "dc-llmservingsim-vllm-traces";
+        let variation = if sampled { SAMPLED_VARIATION } else { DATA_SET_VARIATION };
+        assumptions.push(format!("lengths of the data set vary by {} and {} of their means", variation.0, variation.1));
         let around = |mean: f64, variation: f64| {
             LengthDistribution::log_normal(mean, mean * variation, 1, (mean * LONGEST).ceil() as u64)
         };
-        return Ok(Lengths::independent(around(input, DATA_SET_VARIATION.0)?, around(output, DATA_SET_VARIATION.1)?)?);
+        return Ok(Lengths::independent(around(input, variation.0)?, around(output, variation.1)?)?);
     }
     Ok(Lengths::fixed(input.round() as u64, output.round() as u64)?)
 }
@@ -166,10 +174,31 @@ fn usual_requests(row: &Measurement) -> f64 {
 }
 
 /// LLMServingSim's runs have 300 requests, NVIDIA's of the Triton backend 500.
-fn runs_of_sharegpt(row: &Measurement) -> Option<f64> {
+fn known_requests(row: &Measurement) -> Option<f64> {
     match row.source.as_str() {
         "dc-llmservingsim-vllm-traces" => Some(300.0),
-        "dc-trtllm-perf-overview" if row.mode == "open_loop" => Some(500.0),
+        "dc-trtllm-perf-overview" if row.has_tag("lengths-mean") => Some(500.0),
         _ => None,
     }
+}
+
+/// The layout of a mixture of experts for throughput, where the row says over how many devices it is split but not how: tensor parallelism, or attention
+/// on every device for itself and experts spread over all of them, whichever answers more requests per second.
+pub(super) fn best_layout(row: &Measurement, deployment: Deployment, assumptions: &mut Vec<String>) -> Deployment {
+    let experts = deployment.model().architecture().is_some_and(|architecture| architecture.has_experts());
+    let undecided = row.mode == "offline" && experts && row.tp > 1 && row.ep == 1 && row.pp == 1 && row.dp == 1;
+    if !undecided {
+        return deployment;
+    }
+    let spread = deployment.clone().with_tensor_parallel(1).with_expert_parallel(row.tp).with_data_parallel_attention(row.tp);
+    let rate = |deployment: &Deployment| {
+        let lengths = lengths(row, &mut Vec::new()).ok()?;
+        let model = StepModel::compile(deployment).ok()?;
+        Some(Server::new(&model, &lengths).ok()?.max_rate().as_requests_per_second())
+    };
+    if rate(&spread).unwrap_or(0.0) > rate(&deployment).unwrap_or(0.0) {
+        assumptions.push(format!("attention on each of {} devices for itself, experts over all of them: the faster layout", row.tp));
+        return spread;
+    }
+    deployment
 }

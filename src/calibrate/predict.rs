@@ -115,7 +115,7 @@ struct Compiled {
 /// All of a row that its deployment depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Configuration {
-    texts: [String; 8],
+    texts: [String; 9],
     settings: Vec<(String, String)>,
     counts: [u32; 5],
     flash_attention: Option<bool>,
@@ -134,6 +134,8 @@ impl Configuration {
                 row.weight_format.clone(),
                 text(row.kv_format.as_deref()),
                 text(row.tag("backend")),
+                // The layout that answers most depends on the lengths.
+                if row.mode == "offline" { format!("{:?} {:?}", row.input_tokens, row.output_tokens) } else { String::new() },
             ],
             settings: settings::stated(row).into_iter().chain(launches::all(row).map(|(name, value)| (name.into(), value.into()))).collect(),
             counts: [row.device_count, row.tp, row.pp, row.ep, row.dp],
@@ -302,7 +304,8 @@ fn deployment(catalog: &Catalog, row: &Measurement) -> Result<(Deployment, Vec<S
         None if *deployment.kv() == KvFormat::default() => {}
         None => assumptions.push(format!("cache in {}, as its checkpoint asks", deployment.kv())),
     }
-    Ok((laid_out(deployment, row).with_tensor_parallel(tensor_parallel), assumptions))
+    let deployment = laid_out(deployment, row).with_tensor_parallel(tensor_parallel);
+    Ok((load::best_layout(row, deployment, &mut assumptions), assumptions))
 }
 
 /// The format of the weights: as stated, or else that of the checkpoint, of which the name of a drafter trained for it may tell.

@@ -269,6 +269,8 @@ law! {
         per_device: Seconds,
         /// Per request, outside of steps: parsing, tokenizing and queueing before the first step can see it, and the way of its first token back.
         per_request: Seconds,
+        /// Once, if no request came before: what is compiled, tuned or allocated at first use. Benchmarks without a warm-up have it in their first burst.
+        first_use: Seconds,
     }
 }
 

@@ -21,11 +21,13 @@ pub struct BenchmarkClient {
     pub requests: Option<f64>,
     /// Whether all clients of a closed loop send their first request at the same time.
     pub burst: bool,
+    /// Whether requests came before those that are measured.
+    pub warmed_up: bool,
 }
 
 impl Default for BenchmarkClient {
     fn default() -> Self {
-        Self { requests: None, burst: true }
+        Self { requests: None, burst: true, warmed_up: true }
     }
 }
 
@@ -34,6 +36,12 @@ impl BenchmarkClient {
     #[must_use]
     pub const fn with_requests(self, requests: f64) -> Self {
         Self { requests: Some(requests), ..self }
+    }
+
+    /// Without requests before those that are measured: the first of them wait for what the engine does at first use.
+    #[must_use]
+    pub const fn without_warm_up(self) -> Self {
+        Self { warmed_up: false, ..self }
     }
 
     /// With clients that start one after the other, so that nothing is measured but the steady state.
@@ -93,8 +101,10 @@ impl Server<'_> {
         if client.burst {
             let burst = self.burst(concurrency.min(steady.placed), steady.pattern.room);
             let share = 1.0 / waves;
-            ttft = ttft * (1.0 - share) + (burst.mean() + steady.wait + rules.front_end) * share;
-            burst.add_to(&mut drawn, share, steady.wait + rules.front_end);
+            let first_use = if client.warmed_up { Seconds::ZERO } else { rules.first_use };
+            let besides = first_use + steady.wait + rules.front_end;
+            ttft = ttft * (1.0 - share) + (burst.mean() + besides) * share;
+            burst.add_to(&mut drawn, share, besides);
         }
         let tpot = steady.pattern.mean();
         let e2e = ttft + tpot * mix.decode_steps;
@@ -113,20 +123,24 @@ impl Server<'_> {
         let count = requests.min(slots as f64).max(1.0);
         let steady = Operating::closed(mix, rules, Clients { count, away: Seconds::ZERO, meets_step: false });
         let residence = Seconds::from_seconds(steady.placed / steady.rate);
-        let prompts = self.burst(count, steady.pattern.room);
-        // Prompts of all that start at once, then answers: what is filled at the start is empty at the end.
-        let duration = if requests <= count {
-            prompts.last + self.drained(count)
-        } else {
-            Seconds::from_seconds(requests / steady.rate) + residence * self.tail_share()
-        };
-        let rate = RequestsPerSecond::from_requests_per_second(requests / duration.as_seconds());
         let scene = Scene::closed(mix, rules, &steady, false, self.residence_scv());
+        let tpot = steady.pattern.mean();
+        if requests <= count {
+            // All start at once, and nobody follows: prompts first, then answers, of which the long ones are left over.
+            let prompts = self.burst(count, steady.pattern.room);
+            let rate = RequestsPerSecond::from_requests_per_second(requests / (prompts.last + self.drained(count)).as_seconds());
+            let waits = Waits::Steady { mean: Seconds::ZERO, deviation: Seconds::ZERO };
+            let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
+            let mut drawn = drawing.requests();
+            prompts.add_to(&mut drawn, ALMOST_ALL, rules.front_end);
+            return self.estimate(&drawn, prompts.mean() + rules.front_end, tpot, drawing.gaps(tpot), rate);
+        }
+        let duration = Seconds::from_seconds(requests / steady.rate) + residence * self.tail_share();
+        let rate = RequestsPerSecond::from_requests_per_second(requests / duration.as_seconds());
         let span = (duration - residence).max(Seconds::ZERO);
         let waits = Waits::Uniform { longest: span };
         let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
         let drawn = drawing.requests();
-        let tpot = steady.pattern.mean();
         let ttft = span / 2.0 + steady.first.total() + rules.front_end;
         self.estimate(&drawn, ttft, tpot, drawing.gaps(tpot), rate)
     }
@@ -194,8 +208,8 @@ impl Server<'_> {
 
     /// Time in which the places run empty, over the time of a request.
     fn tail_share(&self) -> f64 {
-        // Answers in progress have half of their length before them, the longest more; while the first steps had nothing but prompts.
-        0.5 + 0.5 * self.residence_scv().sqrt().min(1.0)
+        // Answers of one length start one after the other, and end so: what is missing at the end was there at the start.
+        self.residence_scv().sqrt().min(1.0)
     }
 
     /// The convoy of requests of one length.
@@ -211,6 +225,8 @@ impl Server<'_> {
     }
 }
 
+/// The share of a burst that is everything.
+const ALMOST_ALL: f64 = 0.999;
 /// An open loop beyond this share of the capacity is as if saturated.
 const NEARLY: f64 = 0.97;
 

@@ -2,7 +2,7 @@
 
 use super::ServingError;
 use crate::deployment::Deployment;
-use crate::engine::PromptPolicy;
+use crate::engine::{Keys, Parameter, PromptPolicy};
 use crate::step::StepModel;
 use crate::units::Seconds;
 use crate::workload::Lengths;
@@ -48,6 +48,8 @@ pub struct ServingRules {
     pub reserves_output: bool,
     /// Time of a request outside of steps.
     pub front_end: Seconds,
+    /// What the first requests of an engine wait for once.
+    pub first_use: Seconds,
     /// Steps of answers that a new prompt waits in the mean before the engine takes it.
     pub prompt_wait_steps: f64,
 }
@@ -80,7 +82,8 @@ impl ServingRules {
             max_sequences: deployment.max_running_sequences().map_or(u64::MAX, |limit| limit.saturating_mul(ranks)),
             cache_sequences,
             reserves_output,
-            front_end: front_end(deployment),
+            front_end: host_time(deployment, &deployment.engine().host.per_request),
+            first_use: host_time(deployment, &deployment.engine().host.first_use),
             prompt_wait_steps: scheduling.prompt_wait_steps.as_ref().map_or(0.0, |steps| steps.value),
         })
     }
@@ -95,12 +98,11 @@ impl ServingRules {
     }
 }
 
-/// Time of a request outside of steps, on this hardware.
-fn front_end(deployment: &Deployment) -> Seconds {
+/// A time of the host on this hardware.
+fn host_time(deployment: &Deployment, parameter: &Option<Parameter<Seconds>>) -> Seconds {
     let keys = deployment.system().device().kernel_keys();
     let generation = keys.each_ref().map(String::as_str);
     let format = [deployment.weights().kernel_key()];
-    let keys = crate::engine::Keys { generation: &generation, format: &format };
-    let parameter = deployment.engine().host.per_request.as_ref();
-    parameter.map_or(Seconds::ZERO, |parameter| Seconds::from_seconds(parameter.at(&keys).value))
+    let keys = Keys { generation: &generation, format: &format };
+    parameter.as_ref().map_or(Seconds::ZERO, |parameter| Seconds::from_seconds(parameter.at(&keys).value))
 }

@@ -69,6 +69,9 @@ const LEFT_OUT: [&str; 4] = ["over-memory", "lengths-missing", "egpu-slow-host",
 /// Weight of rows that the collection does not count as core: doubtful tags, old engines, configurations that are not fully stated.
 const DOUBTFUL: f64 = 0.15;
 
+/// Weight of times to first token under load: how the client starts, and what waits for what, scatters more than kernels do.
+const QUEUEING: f64 = 0.15;
+
 /// Reads a table `profile,parameter,prior,log_sd`; lines that start with `#` are remarks.
 ///
 /// # Errors
@@ -125,7 +128,7 @@ impl<'a> Refit<'a> {
     ) -> Result<Self, RefitError> {
         let own = own_parameters(&free)?;
         let predictor = Predictor::new(catalog);
-        let mut indices: HashMap<(String, Option<u64>, Option<u64>), usize> = HashMap::new();
+        let mut indices: HashMap<_, usize> = HashMap::new();
         let (mut rows, mut engines) = (Vec::new(), Vec::new());
         for measurement in measurements {
             let usable = !LEFT_OUT.iter().any(|tag| measurement.has_tag(tag))
@@ -139,7 +142,8 @@ impl<'a> Refit<'a> {
             let engine = deployment.engine();
             let micro_batch = engine.scheduling.max_tokens_per_step.as_ref().map(|tokens| tokens.value);
             let wait = engine.scheduling.prompt_wait_steps.as_ref().map(|steps| steps.value.to_bits());
-            let index = *indices.entry((engine.slug.clone(), micro_batch, wait)).or_insert_with(|| {
+            let sequences = deployment.max_running_sequences();
+            let index = *indices.entry((engine.slug.clone(), micro_batch, wait, sequences)).or_insert_with(|| {
                 engines.push(FreeEngine { engine: engine.clone(), parameters: used_by(&engine.slug, &free, &own) });
                 engines.len() - 1
             });
@@ -409,6 +413,10 @@ fn group_weights(rows: &[Row<'_>]) -> Vec<f64> {
     for row in rows {
         *sizes.entry(group(row)).or_insert(0.0) += 1.0;
     }
-    let trust = |row: &Row<'_>| if row.measurement.core == Some(false) { DOUBTFUL } else { 1.0 };
+    let trust = |row: &Row<'_>| {
+        let m = row.measurement;
+        let queues = m.mode.ends_with("_loop") && m.metric == "ttft_ms";
+        (if m.core == Some(false) { DOUBTFUL } else { 1.0 }) * if queues { QUEUEING } else { 1.0 }
+    };
     rows.iter().map(|row| trust(row) / sizes[&group(row)]).collect()
 }
