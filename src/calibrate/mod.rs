@@ -41,6 +41,7 @@
 
 #[cfg(feature = "fit")]
 pub mod fit;
+mod deployed;
 mod launches;
 mod load;
 mod measurement;

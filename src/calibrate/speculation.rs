@@ -1,7 +1,8 @@
 //! Rows of the metric `speedup`: how many times faster an engine was with speculative decoding than without.
 
 use super::measurement::Measurement;
-use super::predict::{Refusal, weights};
+use super::deployed::weights;
+use super::predict::Refusal;
 use super::score::SPEEDUP;
 use crate::catalog::Catalog;
 use crate::deployment::Deployment;

@@ -1,6 +1,6 @@
 //! The point at which a deployment works with a fixed number of requests in it.
 
-use super::pattern::{Pattern, Prompts, prompt_steps};
+use super::pattern::{Pattern, prompt_steps};
 use crate::engine::PromptPolicy;
 use super::mix::StepMix;
 use super::rules::{Limit, ServingRules};
@@ -162,7 +162,7 @@ impl Operating {
             // A request sees the prompts of all others, but not its own.
             let among = 1.0 - 1.0 / placed.max(1.0);
             let others = sequences * among;
-            let pattern = Pattern::new(mix, rules, sequences, Prompts::PerGap(others / steps));
+            let pattern = Pattern::new(mix, rules, sequences, others / steps);
             let gap = pattern.mean();
             let rate = sequences / (steps * gap.as_seconds());
             let (first, overflow) = FirstToken::new(mix, rules, &Pattern { sequences: others, ..pattern }, rate * among, met);
@@ -179,7 +179,7 @@ impl Operating {
 
     /// Answers of one token: nothing but prompts.
     fn prompts_only(mix: &StepMix<'_>, rules: &ServingRules, placed: f64) -> Self {
-        let pattern = Pattern::new(mix, rules, 0.0, Prompts::PerGap(0.0));
+        let pattern = Pattern::new(mix, rules, 0.0, 0.0);
         let prompts = placed.min(pattern.room.max(1.0));
         let own = prompt_steps(mix, pattern.room, prompts);
         let rate = prompts / own.as_seconds();

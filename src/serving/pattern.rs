@@ -5,15 +5,6 @@ use super::mix::StepMix;
 use super::rules::ServingRules;
 use crate::units::Seconds;
 
-/// How prompts come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Prompts {
-    /// So many per second, at random.
-    PerSecond(f64),
-    /// So many per gap: as many as answers end in it.
-    PerGap(f64),
-}
-
 /// The gaps between two tokens while `sequences` are being answered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pattern {
@@ -34,38 +25,12 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, prompts: Prompts) -> Self {
+    /// With `per_gap` prompts of others in the mean: as many as answers end in a gap, and as many at a time as chance has it.
+    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, per_gap: f64) -> Self {
         let room = prompts_per_step(mix, rules, sequences);
         let pure = if sequences > 0.0 { mix.step(0.0, sequences) } else { Seconds::ZERO };
         let nothing = Self { sequences, pure, busy: pure, share: 0.0, prompts: 0.0, room, full: false };
-        match prompts {
-            Prompts::PerGap(per_gap) => nothing.with_prompts(mix, rules, per_gap, 1.0 - (-per_gap).exp()),
-            Prompts::PerSecond(rate) => {
-                let mut pattern = nothing.with_prompts(mix, rules, room.min(1.0), 1.0);
-                // What a prompt adds to a gap hardly depends on how many there are, so a few rounds are enough.
-                for _ in 0..ROUNDS {
-                    let added = (pattern.busy - pure).as_seconds() / pattern.prompts;
-                    let left = 1.0 - rate * added;
-                    let gap = if left > 0.0 { pure.as_seconds() / left } else { f64::INFINITY };
-                    let per_gap = rate * gap;
-                    if per_gap.is_nan() || per_gap >= MANY_PROMPTS {
-                        return nothing.with_prompts(mix, rules, MANY_PROMPTS, 1.0);
-                    }
-                    if per_gap == 0.0 {
-                        return nothing;
-                    }
-                    let none_after_pure = (-rate * pure.as_seconds()).exp();
-                    let none_after_busy = match rules.prompts {
-                        // Steps of prompts are followed by a step of answers.
-                        PromptPolicy::First => none_after_pure,
-                        _ => (-rate * pattern.busy.as_seconds()).exp(),
-                    };
-                    let share = (1.0 - none_after_pure) / (1.0 - none_after_pure + none_after_busy);
-                    pattern = nothing.with_prompts(mix, rules, per_gap, share);
-                }
-                pattern
-            }
-        }
+        nothing.with_prompts(mix, rules, per_gap, 1.0 - (-per_gap).exp())
     }
 
     /// With so many prompts per gap in the mean, and at most that share of gaps with some.
@@ -77,7 +42,8 @@ impl Pattern {
         // Steps that have room for several prompts take what is there; chunks of a prompt fill one step after another.
         let most = if alone { f64::INFINITY } else { self.room };
         let full = per_gap >= most;
-        let share = if full { 1.0 } else { share.max(per_gap / most).max(if self.room < 1.0 { per_gap / self.room } else { 0.0 }).min(1.0) };
+        let chunks = if self.room < 1.0 { per_gap / self.room } else { 0.0 };
+        let share = if full { 1.0 } else { share.max(per_gap / most).max(chunks).min(1.0) };
         let prompts = (per_gap / share).min(most);
         let busy = if alone { self.pure + prompt_steps(mix, self.room, prompts) } else { mix.step(prompts, self.sequences) };
         Self { busy, share, prompts, full, ..self }
@@ -114,7 +80,3 @@ pub(super) fn prompts_per_step(mix: &StepMix<'_>, rules: &ServingRules, sequence
 pub(super) fn prompt_steps(mix: &StepMix<'_>, room: f64, prompts: f64) -> Seconds {
     if prompts <= room { mix.step(prompts, 0.0) } else { mix.step(room, 0.0) * (prompts / room) }
 }
-
-const ROUNDS: usize = 3;
-/// More prompts in a gap than any step takes.
-const MANY_PROMPTS: f64 = 1e9;

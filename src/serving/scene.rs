@@ -108,13 +108,19 @@ pub(super) struct Scene {
 /// one after the other fluctuate less). A token is seen by `n + Var n / n` sequences: time per token is a mean over tokens, not over time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenMean {
-    pub(super) line: StepLine,
+    /// Sequences that are being answered, over the steps.
     pub(super) sequences: f64,
+    /// Their variance.
     pub(super) variance: f64,
+    /// Prompts that a step has room for.
     pub(super) room: f64,
+    /// What a prompt adds to the time of a step.
     pub(super) stall: f64,
+    /// Mean time per output token.
     pub(super) tpot: f64,
+    /// By how much a step without prompts grows with one more sequence.
     pub(super) slope: f64,
+    /// Requests per second.
     pub(super) rate: f64,
 }
 
@@ -148,7 +154,6 @@ impl OpenMean {
                 break;
             }
         }
-        let line = StepLine { sequences, ..line };
         let own = (rate * stall).min(0.999);
         let base = (line.pure - slope * sequences).max(0.02 * line.pure).max(f64::MIN_POSITIVE);
         let clusters = (1.0 + own * own * spread) / ((1.0 - own) * (1.0 - own));
@@ -160,7 +165,7 @@ impl OpenMean {
         let per_gap = rate * gap;
         let with_prompts = if sequences > 0.0 { stall * per_gap * (clusters - 1.0 / (1.0 - own * own)) / (2.0 * sequences) } else { 0.0 };
         let tpot = if steps > 0.0 { gap + with_prompts.max(0.0) } else { 0.0 };
-        Self { line, sequences, variance, room, stall, tpot, slope, rate }
+        Self { sequences, variance, room, stall, tpot, slope, rate }
     }
 
     /// What a prompt adds to the time of a step on average, where others share its step.
@@ -265,11 +270,10 @@ impl Node {
             prompts[0] = 1.0;
         } else if policy == PromptPolicy::First {
             // Prompts that come in a step of answers, and those that come while these are processed, and so on.
-            generalized_poisson(rate * line.pure, if clustered { own } else { 0.0 }, rate * line.pure / still, &mut prompts);
+            generalized_poisson(rate * line.pure, own, &mut prompts);
         } else if room < 1.0 {
             // Chunk after chunk: a step has one or none.
-            let busy = (rate * stall * line.pure / (still * (line.pure + line.first) * 1.0) + 0.0).min(1.0);
-            let busy = busy.max((rate * (line.pure / still) / room).min(1.0));
+            let busy = (rate * line.pure / (still * room)).min(1.0);
             (prompts[0], prompts[1]) = (1.0 - busy, busy);
         } else {
             negative_binomial(rate * line.pure / still, own, &mut prompts);
@@ -285,37 +289,26 @@ impl Node {
 
 /// Counts with this mean and a variance of `mean / (1 - own^2)`: arrivals in a step that is longer for those in the step before.
 fn negative_binomial(mean: f64, own: f64, into: &mut [f64; PROMPTS]) {
-    let mut probability = if own > 1e-3 {
-        let shape = mean * (1.0 - own * own) / (own * own);
-        let odds = mean / (mean + shape);
-        let mut probability = (-odds).ln_1p().mul_add(shape, 0.0).exp();
-        for (count, out) in into.iter_mut().enumerate() {
-            *out = probability;
-            probability *= odds * (shape + count as f64) / (count as f64 + 1.0);
-        }
-        0.0
-    } else {
-        (-mean).exp()
-    };
-    if probability > 0.0 {
-        for (count, out) in into.iter_mut().enumerate() {
-            *out = probability;
-            probability *= mean / (count as f64 + 1.0);
-        }
+    let clustered = own > 1e-3;
+    let shape = if clustered { mean * (1.0 - own * own) / (own * own) } else { 0.0 };
+    let odds = if clustered { mean / (mean + shape) } else { mean };
+    let mut probability = if clustered { (shape * (-odds).ln_1p()).exp() } else { (-mean).exp() };
+    for (count, out) in into.iter_mut().enumerate() {
+        *out = probability;
+        let count = count as f64;
+        probability *= odds * if clustered { shape + count } else { 1.0 } / (count + 1.0);
     }
     rest_to_last(into);
 }
 
 /// Clusters of a Poisson number of first ones, each of which brings `own` others in the mean (Consul and Jain, Technometrics 15 (1973) 791).
-fn generalized_poisson(first: f64, own: f64, _mean: f64, into: &mut [f64; PROMPTS]) {
+fn generalized_poisson(first: f64, own: f64, into: &mut [f64; PROMPTS]) {
     let mut factorial = 1.0;
     for (count, out) in into.iter_mut().enumerate() {
-        let x = count as f64;
-        if count > 0 {
-            factorial *= x;
-        }
-        let total = first + own * x;
-        *out = if count == 0 { (-first).exp() } else { first * total.powf(x - 1.0) * (-total).exp() / factorial };
+        let count = count as f64;
+        factorial *= count.max(1.0);
+        let total = first + own * count;
+        *out = if count == 0.0 { (-first).exp() } else { first * total.powf(count - 1.0) * (-total).exp() / factorial };
     }
     rest_to_last(into);
 }
