@@ -38,8 +38,8 @@ fn main() -> std::process::ExitCode {
 fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let rows = shared::measurements([&arguments.measurements].into_iter().chain(&arguments.speedups))?;
     let free = refit::read_free_parameters(&fs::read_to_string(&arguments.priors)?)?;
-    let batches = ["single_stream", "static_batch"];
-    let rows = rows.iter().filter(|row| batches.contains(&row.mode.as_str()) || row.metric == "speedup");
+    let modes = ["single_stream", "static_batch", "closed_loop", "open_loop", "offline"];
+    let rows = rows.iter().filter(|row| modes.contains(&row.mode.as_str()) || row.metric == "speedup");
     let refit = refit::Refit::new(Catalog::embedded(), rows, free)?;
     match &arguments.leave_out {
         Some(column) => leave_out(&refit, column, arguments),

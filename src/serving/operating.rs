@@ -35,7 +35,7 @@ impl FirstToken {
             _ => mix.step(together, pattern.sequences),
         };
         let overflow = Overflow::new(full, pattern.room, rate, rules.prompts == PromptPolicy::Chunked);
-        let gathering = pattern.pure * (rules.prompt_wait_steps * if pattern.sequences > 0.0 { 1.0 } else { 0.0 });
+        let gathering = if pattern.sequences > 0.0 { gathering(rules.prompt_wait_steps, pattern.pure, pattern.mean()) } else { Seconds::ZERO };
         (Self { gathering, running_step: seen * (met / 2.0), prompts_before: overflow.mean(), own }, overflow)
     }
 
@@ -50,6 +50,11 @@ impl FirstToken {
         let busy = (rate * step.as_seconds() / prompts).min(1.0);
         step * busy + pattern.pure * (1.0 - busy)
     }
+}
+
+/// Time until an engine takes new prompts: the step that is formed already may have prompts in it, others that it waits for have none.
+pub(super) fn gathering(steps: f64, pure: Seconds, mean: Seconds) -> Seconds {
+    mean * steps.min(1.0) + pure * (steps - 1.0).max(0.0)
 }
 
 /// A step with as many prompts as it has room for.

@@ -2,7 +2,7 @@
 
 use super::draw::{self, Drawn, Place, Waits};
 use super::metrics::Percentiles;
-use super::operating::FirstToken;
+use super::operating::{FirstToken, gathering};
 use super::scene::{NODES, Node, PROMPTS, Scene};
 use crate::engine::PromptPolicy;
 use crate::units::Seconds;
@@ -31,7 +31,7 @@ impl Drawing<'_> {
         let overflow = self.scene.overflow;
         let waits = place.before < overflow.share;
         let before = if waits { overflow.wait.as_seconds() * (overflow.share / place.before).ln() } else { 0.0 };
-        let gathering = self.scene.wait_steps * node.line.pure;
+        let gathering = self.scene.gathering(node);
         let ttft = self.front_end.as_seconds() + self.waits.at(place.wait) + gathering + before + start;
         let steps = lengths.1 - 1.0;
         let tpot = if steps > 0.0 { self.scene.pace(node, steps, place.pace) } else { 0.0 };
@@ -146,12 +146,18 @@ impl Scene {
         (mean + deviation * (deviations + skewness / 6.0 * (deviations * deviations - 1.0))).max(self.fastest.min(self.tpot))
     }
 
+    /// Time until the engine takes new prompts.
+    fn gathering(&self, node: &Node) -> f64 {
+        let (pure, mean) = (Seconds::from_seconds(node.line.pure), Seconds::from_seconds(node.mean_time()));
+        if pure > Seconds::ZERO { gathering(self.wait_steps, pure, mean).as_seconds() } else { 0.0 }
+    }
+
     /// Means of the parts of the first token.
     pub(super) fn first_token(&self) -> FirstToken {
         let mut first = FirstToken { prompts_before: self.overflow.mean(), ..FirstToken::default() };
         for node in &self.nodes {
             let (running, own) = self.mean_start(node);
-            first.gathering += Seconds::from_seconds(self.wait_steps * node.line.pure / NODES as f64);
+            first.gathering += Seconds::from_seconds(self.gathering(node) / NODES as f64);
             first.running_step += Seconds::from_seconds(running / NODES as f64);
             first.own += Seconds::from_seconds(own / NODES as f64);
         }

@@ -281,6 +281,11 @@ impl Node {
         Self { line, prompts }
     }
 
+    /// The mean step, or gap.
+    pub(super) fn mean_time(&self) -> f64 {
+        self.prompts.iter().enumerate().map(|(prompts, share)| share * self.time(prompts)).sum()
+    }
+
     /// A step, or gap, with so many prompts.
     pub(super) fn time(&self, prompts: usize) -> f64 {
         self.line.pure + self.line.added(prompts as f64)
