@@ -1,5 +1,6 @@
 //! Serving under load: many requests at once, in steady state.
 
+mod capacity;
 mod draw;
 mod error;
 pub mod metrics;
@@ -13,6 +14,9 @@ mod scene;
 mod server;
 mod steady;
 
+pub use capacity::{
+    Binding, Capacity, Criterion, CurvePoint, Knee, Stability, Statistic, Target, TargetBreach, Verdict,
+};
 pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};
 pub use rules::{Limit, ServingRules};
