@@ -9,7 +9,7 @@ use super::{QueueError, Service, check};
 ///
 /// // Bursty arrivals with a squared coefficient of variation of 4.
 /// let queue = Gg1::new(0.8, 4.0, Service::exponential(1.0)?)?;
-/// assert_eq!(format!("{:.2} {:.2}", queue.mean_wait(), queue.mean_wait_bound()), "9.28 11.13");
+/// assert_eq!(format!("{:.2} {:.2}", queue.mean_wait(), queue.mean_wait_bound()), "9.28 14.50");
 /// # Ok::<(), llm_roofline::queueing::QueueError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -138,7 +138,7 @@ pub(super) fn decay_of(load: f64) -> f64 {
     let mut z = 2.0 - 2.0 * load.ln();
     for _ in 0..200 {
         let step = (z - (z / load).ln_1p()) / (1.0 - 1.0 / (load + z));
-        if !(step > z * f64::EPSILON) || z - step <= 1.0 - load {
+        if step <= z * f64::EPSILON || z - step <= 1.0 - load {
             break;
         }
         z -= step;

@@ -65,8 +65,8 @@ impl Mmc {
     }
 
     fn fewest(arrival_rate: f64, mean_service: f64, good: impl Fn(&Self) -> bool) -> Result<Self, QueueError> {
-        let offered = check::not_negative("arrival rate", arrival_rate)?
-            * check::positive("mean service time", mean_service)?;
+        let offered =
+            check::not_negative("arrival rate", arrival_rate)? * check::positive("mean service time", mean_service)?;
         let least = (offered as u64).saturating_add(1);
         let enough = |servers| Self::new(arrival_rate, mean_service, servers).is_ok_and(|queue| good(&queue));
         let unstable = QueueError::Unstable { rho: offered / SERVER_LIMIT as f64 };

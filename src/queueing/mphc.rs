@@ -203,7 +203,8 @@ impl Levels {
         Matrix::new(busy + 1, (level - 1).min(self.servers) + 1, |from, to| {
             let (first, second) = self.phase_rates(busy, from);
             let done_first = first * (1.0 - self.service.both);
-            let (into_first, into_second) = if queued { (self.service.first, 1.0 - self.service.first) } else { (1.0, 0.0) };
+            let (into_first, into_second) =
+                if queued { (self.service.first, 1.0 - self.service.first) } else { (1.0, 0.0) };
             if to == from {
                 done_first * into_first + second * into_second
             } else if to == from + 1 {

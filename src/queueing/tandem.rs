@@ -17,7 +17,7 @@ use super::{Md1, QueueError, check};
 /// use llm_roofline::queueing::mean_sojourn_in_stages;
 ///
 /// assert_eq!(format!("{:.4}", mean_sojourn_in_stages(4.0, 0.1, 1)?), "0.1333");
-/// assert_eq!(format!("{:.4}", mean_sojourn_in_stages(4.0, 0.1, 2)?), "0.1062");
+/// assert_eq!(format!("{:.5}", mean_sojourn_in_stages(4.0, 0.1, 2)?), "0.10625");
 /// # Ok::<(), llm_roofline::queueing::QueueError>(())
 /// ```
 pub fn mean_sojourn_in_stages(arrival_rate: f64, service: f64, stages: u64) -> Result<f64, QueueError> {
