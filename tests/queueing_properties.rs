@@ -402,11 +402,11 @@ proptest! {
                 prop_assert!(finite(&[queue.mean_sojourn(), queue.mean_batch(), queue.utilization()]), "{queue:?} {time:?} {a}");
             }
         }
-        if let Ok(network) = ClosedNetwork::new(a, &[Station::Queue(b), Station::Delay(c)]) {
-            if let Ok(solution) = network.solve(n) {
-                let (wide, narrow) = (network.asymptotic_bounds(n).unwrap(), network.balanced_job_bounds(n).unwrap());
-                prop_assert!(finite(&[solution.throughput, solution.response_time, wide.low, wide.high, narrow.low, narrow.high]), "{network:?}");
-            }
+        if let Ok(network) = ClosedNetwork::new(a, &[Station::Queue(b), Station::Delay(c)])
+            && let Ok(solution) = network.solve(n)
+        {
+            let (wide, narrow) = (network.asymptotic_bounds(n).unwrap(), network.balanced_job_bounds(n).unwrap());
+            prop_assert!(finite(&[solution.throughput, solution.response_time, wide.low, wide.high, narrow.low, narrow.high]), "{network:?}");
         }
         if let Ok(line) = fit_line(&[(a, b), (b, c), (c, q)]) {
             prop_assert!(line.slope.is_finite() && line.intercept.is_finite() && (0.0..=1.0).contains(&line.r_squared));

@@ -170,7 +170,7 @@ impl<F: Fn(usize) -> f64> BirthDeath<F> {
     /// not fall from there on; with [`with_slots`](Self::with_slots) it is summed in closed form.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 1e-100 to 1e100, [`QueueError::Count`] for a capacity that is not from 1 to 16,777,216.
+    /// [`QueueError::Number`] for a rate that is not from 1e-90 to 1e90, [`QueueError::Count`] for a capacity that is not from 1 to 16,777,216.
     pub fn new(arrival_rate: f64, service_rate: F, capacity: Option<usize>) -> Result<Self, QueueError> {
         let rate = check::positive("arrival rate", arrival_rate)?;
         let capacity = capacity.map(|most| check::count("capacity", most as u64, 1, STATE_LIMIT)).transpose()?;
