@@ -12,6 +12,7 @@ mod rules;
 mod scene;
 mod server;
 mod steady;
+mod whole_batch;
 
 pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};

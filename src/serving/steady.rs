@@ -52,7 +52,7 @@ pub struct SteadyState {
     pub limit: Limit,
     /// Requests that wait for a place, in the mean.
     pub mean_queue: f64,
-    drawn: Vec<Drawn>,
+    pub(super) drawn: Vec<Drawn>,
 }
 
 impl Server<'_> {
@@ -94,6 +94,9 @@ impl Server<'_> {
             alone.summary = LoadSummary { rho: Some(0.0), mean_batch: Some(0.0), ..alone.summary };
             return Ok(alone);
         }
+        if let Some(whole) = &self.whole {
+            return self.whole_batches(whole, rate, slo);
+        }
         let (spread, gini) = self.fluctuation();
         let mean = OpenMean::new(mix, rules, per_second, spread, gini);
         let overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second);
@@ -111,6 +114,9 @@ impl Server<'_> {
 
     /// With so many clients, each of which asks again when it has its answer.
     pub fn closed_loop(&self, concurrency: f64, think_time: Seconds, slo: &Slo) -> SteadyState {
+        if let Some(whole) = &self.whole {
+            return self.whole_batches_closed(whole, concurrency, think_time, slo);
+        }
         let away = think_time + self.rules.front_end;
         let clients = Clients { count: concurrency, away, meets_step: away > Seconds::ZERO };
         self.fixed(Operating::closed(&self.mix, &self.rules, clients), clients.meets_step && concurrency > 1.0, slo)
@@ -118,7 +124,10 @@ impl Server<'_> {
 
     /// With more requests than can ever run.
     pub fn offline(&self, slo: &Slo) -> SteadyState {
-        let mut state = self.fixed(self.saturated(), false, slo);
+        let mut state = match &self.whole {
+            Some(whole) => SteadyState { limit: whole.limit, ..self.whole_batches_closed(whole, whole.largest as f64, Seconds::ZERO - self.rules.front_end, slo) },
+            None => self.fixed(self.saturated(), false, slo),
+        };
         state.summary = LoadSummary { ttft: None, e2e: None, ..state.summary };
         state
     }
@@ -156,7 +165,7 @@ impl Server<'_> {
         TimeToFirstToken { front_end: self.rules.front_end, queue, gathering, running_step, prompts_before, prefill: own }
     }
 
-    fn rates(&self, rate: RequestsPerSecond, batch: f64) -> LoadSummary {
+    pub(super) fn rates(&self, rate: RequestsPerSecond, batch: f64) -> LoadSummary {
         let deployment = self.mix.model().deployment();
         let tokens = rate.as_requests_per_second() * self.mix.output_tokens;
         let devices = f64::from(deployment.devices_per_replica());
