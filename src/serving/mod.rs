@@ -18,4 +18,4 @@ pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};
 pub use rules::{Limit, ServingRules};
 pub use server::Server;
-pub use steady::{SteadyState, TimeToFirstToken};
+pub use steady::{ClassState, SteadyState, TimeToFirstToken};

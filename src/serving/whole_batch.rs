@@ -297,7 +297,7 @@ impl Server<'_> {
             goodput: Some(Goodput { rate: rate * share, share }),
             ..self.rates(rate, batch)
         };
-        SteadyState { summary, rate, max_rate, ttft, limit, mean_queue: waiting, drawn }
+        SteadyState { summary, rate, max_rate, ttft, limit, mean_queue: waiting, classes: Vec::new(), drawn }
     }
 
     /// A request that finds the queue at a random moment.
