@@ -13,7 +13,8 @@ fn servers(criterion: &mut Criterion) {
     criterion.bench_function("M/D/1, a quantile", |b| b.iter(|| queue.wait_quantile(black_box(0.99))));
     for servers in [8_u64, 1000, 10_000] {
         let load = 0.95 * servers as f64;
-        criterion.bench_function(&format!("Erlang C, {servers} servers"), |b| b.iter(|| erlang_c(servers, black_box(load))));
+        criterion
+            .bench_function(&format!("Erlang C, {servers} servers"), |b| b.iter(|| erlang_c(servers, black_box(load))));
     }
     criterion.bench_function("fewest servers for a service level, about 1000", |b| {
         b.iter(|| Mmc::with_service_level(black_box(950.0), 1.0, 0.1, 0.95))
@@ -54,7 +55,8 @@ fn chains(criterion: &mut Criterion) {
         })
     });
     let endless = BirthDeath::new(13.0, rate, None).and_then(|chain| chain.with_slots(256)).expect("a chain");
-    criterion.bench_function("birth-death, 256 slots and no capacity, means", |b| b.iter(|| black_box(&endless).summary()));
+    criterion
+        .bench_function("birth-death, 256 slots and no capacity, means", |b| b.iter(|| black_box(&endless).summary()));
     let network = ClosedNetwork::new(10.0, &[Station::Queue(0.25), Station::Queue(0.1), Station::Delay(1.0)]);
     let network = network.expect("a network");
     criterion.bench_function("mean value analysis, 1000 customers, 3 stations", |b| {

@@ -62,7 +62,8 @@ pub fn find_root(
     }
     let mut share = 0.5;
     for _ in 0..MOST_STEPS {
-        let x = a + share * (b - a);
+        // Rounding may not leave an interval whose ends differ by many orders of magnitude.
+        let x = (a + share * (b - a)).clamp(a.min(b), a.max(b));
         let at_x = value(x)?;
         // `a` becomes the newest point, `b` the one on the other side, `c` the one before.
         let (c, at_c) = if at_x.signum() == at_a.signum() {

@@ -22,7 +22,7 @@ impl BatchTime {
     /// `per_job * b + per_batch` for a batch of `b`.
     ///
     /// # Errors
-    /// [`QueueError::Number`] unless both are from 0 to 1e100 and their sum is at least 1e-100.
+    /// [`QueueError::Number`] unless both are from 0 to 1e90 and their sum is at least 1e-100.
     pub fn new(per_job: f64, per_batch: f64) -> Result<Self, QueueError> {
         let per_job = check::not_negative("time per job", per_job)?;
         let per_batch = check::not_negative("time per batch", per_batch)?;
@@ -110,7 +110,7 @@ impl BatchQueue {
     /// A server that gets `arrival_rate` jobs per unit of time.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 1e-100 to 1e100, or more than 1e100 arrivals per `per_batch`; [`QueueError::Unstable`] unless
+    /// [`QueueError::Number`] for a rate that is not from 1e-90 to 1e90, or more than 1e90 arrivals per `per_batch`; [`QueueError::Unstable`] unless
     /// `arrival_rate * per_job` is below 1.
     pub fn new(arrival_rate: f64, time: BatchTime) -> Result<Self, QueueError> {
         let arrival_rate = check::positive("arrival rate", arrival_rate)?;

@@ -31,7 +31,7 @@ const BEYOND: f64 = 1e-16;
 /// let rate = |n: usize| n.min(16) as f64 / steps(n.min(16) as f64);
 /// let server = BirthDeath::new(10.0, rate, Some(100))?.with_slots(16)?;
 /// let summary = server.summary()?;
-/// assert_eq!(format!("{:.2} busy, {:.2} waiting", summary.mean_in_service, summary.mean_in_queue), "11.14 busy, 0.63 waiting");
+/// assert_eq!(format!("{:.2} busy, {:.2} waiting", summary.mean_in_service, summary.mean_in_queue), "11.21 busy, 0.38 waiting");
 /// assert_eq!(server.solve()?.quantile(0.99)?, 24); // present, in 99 % of the time at most
 /// # Ok::<(), llm_roofline::queueing::QueueError>(())
 /// ```
@@ -114,6 +114,7 @@ struct Sums {
     number: f64,
     square: f64,
     served: f64,
+    queued: f64,
     full: f64,
     entering: f64,
     empty: f64,
@@ -127,6 +128,7 @@ impl Sums {
         self.number += n * weight;
         self.square += n * n * weight;
         self.served += n.min(slots) * weight;
+        self.queued += (n - slots).max(0.0) * weight;
         self.full += if n >= slots { weight } else { 0.0 };
     }
 
@@ -136,6 +138,7 @@ impl Sums {
             &mut self.number,
             &mut self.square,
             &mut self.served,
+            &mut self.queued,
             &mut self.full,
             &mut self.entering,
             &mut self.empty,
@@ -146,12 +149,11 @@ impl Sums {
 
     fn summary(&self) -> BirthDeathSummary {
         let mean_number = self.number / self.weight;
-        let mean_in_service = self.served / self.weight;
         BirthDeathSummary {
             mean_number,
             variance: (self.square / self.weight - mean_number * mean_number).max(0.0),
-            mean_in_service,
-            mean_in_queue: (mean_number - mean_in_service).max(0.0),
+            mean_in_service: self.served / self.weight,
+            mean_in_queue: self.queued / self.weight,
             throughput: self.entering / self.weight,
             blocking: self.turned_away / self.weight,
             probability_empty: self.empty / self.weight,
@@ -168,7 +170,7 @@ impl<F: Fn(usize) -> f64> BirthDeath<F> {
     /// not fall from there on; with [`with_slots`](Self::with_slots) it is summed in closed form.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 1e-100 to 1e100, [`QueueError::Count`] for a capacity that is not from 1 to 16,777,216.
+    /// [`QueueError::Number`] for a rate that is not from 1e-90 to 1e90, [`QueueError::Count`] for a capacity that is not from 1 to 16,777,216.
     pub fn new(arrival_rate: f64, service_rate: F, capacity: Option<usize>) -> Result<Self, QueueError> {
         let rate = check::positive("arrival rate", arrival_rate)?;
         let capacity = capacity.map(|most| check::count("capacity", most as u64, 1, STATE_LIMIT)).transpose()?;
@@ -269,13 +271,14 @@ impl<F: Fn(usize) -> f64> BirthDeath<F> {
             if unlimited && n >= slots && ratio >= 1.0 {
                 return Err(QueueError::Unstable { rho: ratio });
             }
-            if unlimited && ratio < 1.0 {
+            if unlimited && ratio < 1.0 && (n >= slots || self.slots.is_none()) {
                 let tail = Geometric { n: n as f64, weight, ratio };
-                if in_closed_form && n >= slots {
+                if in_closed_form && self.slots.is_some() {
                     sums.add_tail(tail, slot_count, arriving);
                     return Ok(sums);
                 }
-                if tail.square() <= BEYOND * sums.square {
+                let few_wait = self.slots.is_none() || tail.weight() <= BEYOND * sums.full;
+                if few_wait && tail.square() <= BEYOND * sums.square {
                     sums.entering += weight * arriving;
                     sums.beyond = tail.weight();
                     return Ok(sums);
@@ -331,6 +334,7 @@ impl Sums {
         self.number += tail.number();
         self.square += tail.square();
         self.served += slots * tail.weight();
+        self.queued += Geometric { n: tail.n - slots, ..tail }.number();
         self.full += tail.weight();
     }
 }

@@ -3,7 +3,7 @@
 use super::QueueError;
 
 /// The smallest and the largest rate or time.
-const RANGE: (f64, f64) = (1e-100, 1e100);
+const RANGE: (f64, f64) = (1e-90, 1e90);
 /// The largest squared coefficient of variation.
 const SCV_LIMIT: f64 = 1e12;
 

@@ -61,7 +61,7 @@ impl ClosedNetwork {
     /// A network of `stations`; `think_time` is the mean time that customers spend outside of it.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a think time that is not from 0 to 1e100 or a demand that is not from 1e-100 to 1e100, [`QueueError::Count`] without stations
+    /// [`QueueError::Number`] for a think time that is not from 0 to 1e90 or a demand that is not from 1e-90 to 1e90, [`QueueError::Count`] without stations
     /// or for more than ten million.
     pub fn new(think_time: f64, stations: &[Station]) -> Result<Self, QueueError> {
         check::count("stations", stations.len() as u64, 1, LIMIT)?;

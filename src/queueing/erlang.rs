@@ -13,7 +13,7 @@ pub(super) const SERVER_LIMIT: u64 = 100_000_000;
 /// a few times `sqrt(c)` terms suffice.
 ///
 /// # Errors
-/// [`QueueError::Count`] for more than 100 million servers, [`QueueError::Number`] for a load that is not from 0 to 1e100.
+/// [`QueueError::Count`] for more than 100 million servers, [`QueueError::Number`] for a load that is not from 0 to 1e90.
 ///
 /// # Validity
 /// Poisson arrivals; service times of any distribution.

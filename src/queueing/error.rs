@@ -54,7 +54,9 @@ pub enum QueueError {
         value: f64,
     },
     /// A chain whose probabilities do not die out within the states that can be computed.
-    #[error("the probabilities of {states} states do not die out: the last ones have the ratio {ratio}, expected below 1")]
+    #[error(
+        "the probabilities of {states} states do not die out: the last ones have the ratio {ratio}, expected below 1"
+    )]
     NoEnd {
         /// How many states were computed.
         states: u64,

@@ -42,7 +42,7 @@ impl Md1 {
     /// A queue of `arrival_rate` arrivals per unit of time, each of which is served for `service` units.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 0 to 1e100 or a time that is not from 1e-100 to 1e100, [`QueueError::Unstable`] if
+    /// [`QueueError::Number`] for a rate that is not from 0 to 1e90 or a time that is not from 1e-90 to 1e90, [`QueueError::Unstable`] if
     /// the load `arrival_rate * service` is not below 1.
     pub fn new(arrival_rate: f64, service: f64) -> Result<Self, QueueError> {
         let rate = check::not_negative("arrival rate", arrival_rate)?;
@@ -138,7 +138,7 @@ pub(super) fn decay_of(load: f64) -> f64 {
     let mut z = 2.0 - 2.0 * load.ln();
     for _ in 0..200 {
         let step = (z - (z / load).ln_1p()) / (1.0 - 1.0 / (load + z));
-        if !(step > z * f64::EPSILON) || z - step <= 1.0 - load {
+        if step <= z * f64::EPSILON || z - step <= 1.0 - load {
             break;
         }
         z -= step;

@@ -13,7 +13,7 @@ use std::f64::consts::PI;
 /// - *Spitzer's identity*: `sum over n of E[(N(n a) - n c)^+] / n`, with `N(x)` a Poisson number of mean `x` and `a` the offered load. Only positive terms,
 ///   so tiny queues keep their digits; the terms fall by `e^(-c (rho - 1 - ln rho))` each.
 /// - *Roots*: `(a^2 - c (c-1)) / (2 (c - a)) + sum over k from 1 to c-1 of 1/(1 - z_k)`, with `z_k` the root of `z = w^k e^(rho (z-1))` inside the unit circle and
-///   `w` the first `c`th root of 1: for high loads, where `c (rho - 1 - ln rho)` is below 0.03.
+///   `w` the first `c`th root of 1: for high loads, where `c (rho - 1 - ln rho)` is below 0.7.
 ///
 /// References: F. Spitzer, Transactions of the AMS 82 (1956) 323; C. D. Crommelin, Post Office Electrical Engineers' Journal 25 (1932) 41;
 /// A. J. E. M. Janssen and J. S. H. van Leeuwaarden, Queueing Systems 50 (2005) 141.
@@ -32,7 +32,7 @@ pub struct Mdc {
 }
 
 /// Decay per term of the sum below which roots are faster.
-const SLOW: f64 = 0.03;
+const SLOW: f64 = 0.7;
 /// The most servers for which roots are computed.
 const ROOT_LIMIT: u64 = 1_000_000;
 

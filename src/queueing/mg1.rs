@@ -24,7 +24,7 @@ impl Mg1 {
     /// A queue of `arrival_rate` arrivals per unit of time.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 0 to 1e100, [`QueueError::Unstable`] if the load is not below 1.
+    /// [`QueueError::Number`] for a rate that is not from 0 to 1e90, [`QueueError::Unstable`] if the load is not below 1.
     pub fn new(arrival_rate: f64, service: Service) -> Result<Self, QueueError> {
         let arrival_rate = check::not_negative("arrival rate", arrival_rate)?;
         let load = check::stable(arrival_rate * service.mean())?;
@@ -80,7 +80,7 @@ impl Mg1 {
     /// too long.
     ///
     /// # Errors
-    /// None that valid queues have.
+    /// [`QueueError::Number`] for mean waits beyond 1e90.
     pub fn exponential_tail(&self) -> Result<Tail, QueueError> {
         Tail::exponential(self.load, self.mean_wait())
     }
@@ -88,10 +88,11 @@ impl Mg1 {
     /// The waiting time, its tail a gamma distribution with the first two moments of the waits that are not zero.
     ///
     /// # Validity
-    /// Exact in mean, variance and the probability of not waiting. Quantiles 0.9 to 0.999 of constant services are right within 4 % at loads from 0.3 on.
+    /// Exact in mean, variance and the probability of not waiting. Quantiles 0.9 to 0.999 of constant services are right within 5 % at loads from 0.5 on, and 9 % at 0.3;
+    /// those of an exponential tail within 21 % and 35 %.
     ///
     /// # Errors
-    /// [`QueueError::NoThirdMoment`] if the service has none.
+    /// [`QueueError::NoThirdMoment`] if the service has none, [`QueueError::Number`] for mean waits beyond 1e90.
     pub fn gamma_tail(&self) -> Result<Tail, QueueError> {
         let (mean, second) = (self.mean_wait(), self.wait_second_moment()?);
         Tail::gamma(self.load, mean, second - mean * mean)

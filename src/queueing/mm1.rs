@@ -21,7 +21,7 @@ impl Mm1 {
     /// A queue of `arrival_rate` arrivals per unit of time, with `mean_service` units of time each.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 0 to 1e100 or a time that is not from 1e-100 to 1e100, [`QueueError::Unstable`] if
+    /// [`QueueError::Number`] for a rate that is not from 0 to 1e90 or a time that is not from 1e-90 to 1e90, [`QueueError::Unstable`] if
     /// the load `arrival_rate * mean_service` is not below 1.
     pub fn new(arrival_rate: f64, mean_service: f64) -> Result<Self, QueueError> {
         let rate = check::not_negative("arrival rate", arrival_rate)?;

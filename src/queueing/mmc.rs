@@ -27,7 +27,7 @@ impl Mmc {
     /// A queue of `arrival_rate` arrivals per unit of time, with `mean_service` units of time each.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 0 to 1e100 or a time that is not from 1e-100 to 1e100, [`QueueError::Count`] without servers or for more
+    /// [`QueueError::Number`] for a rate that is not from 0 to 1e90 or a time that is not from 1e-90 to 1e90, [`QueueError::Count`] without servers or for more
     /// than 100 million, [`QueueError::Unstable`] if the load per server is not below 1.
     pub fn new(arrival_rate: f64, mean_service: f64, servers: u64) -> Result<Self, QueueError> {
         let arrival_rate = check::not_negative("arrival rate", arrival_rate)?;
@@ -65,8 +65,8 @@ impl Mmc {
     }
 
     fn fewest(arrival_rate: f64, mean_service: f64, good: impl Fn(&Self) -> bool) -> Result<Self, QueueError> {
-        let offered = check::not_negative("arrival rate", arrival_rate)?
-            * check::positive("mean service time", mean_service)?;
+        let offered =
+            check::not_negative("arrival rate", arrival_rate)? * check::positive("mean service time", mean_service)?;
         let least = (offered as u64).saturating_add(1);
         let enough = |servers| Self::new(arrival_rate, mean_service, servers).is_ok_and(|queue| good(&queue));
         let unstable = QueueError::Unstable { rho: offered / SERVER_LIMIT as f64 };

@@ -15,7 +15,7 @@
 //! | one service split over machines | [`mean_sojourn_in_stages`], [`mean_sojourn_sped_up`], [`mean_sojourn_on_replicas`] | exact |
 //! | all served at once | [`ProcessorSharing`] | exact |
 //! | a speed that depends on how many are present | [`BirthDeath`] | exact |
-//! | all that wait are served as one batch | [`BatchQueue`], [`LimitedBatchQueue`] | exact, and a bound in closed form |
+//! | all that wait are served as one batch | [`BatchQueue`], [`LimitedBatchQueue`], [`VariedBatchQueue`] | exact, and a bound in closed form |
 //! | a fixed number of customers that come back | [`ClosedNetwork`], [`BirthDeath::closed`] | exact, and bounds |
 //!
 //! Notation: arrival rate `lambda`, mean service time `S`, offered load `a = lambda S`, load per server `rho = a/c`; *wait* is the time in the queue,
@@ -43,6 +43,7 @@ mod sharing;
 mod states;
 mod tail;
 mod tandem;
+mod varied_batch;
 
 pub use batch::{BatchQueue, BatchTime};
 pub use birth_death::{BirthDeath, BirthDeathSummary};
@@ -63,3 +64,4 @@ pub use sharing::ProcessorSharing;
 pub use states::States;
 pub use tail::Tail;
 pub use tandem::{mean_sojourn_in_stages, mean_sojourn_on_replicas, mean_sojourn_sped_up};
+pub use varied_batch::VariedBatchQueue;

@@ -25,7 +25,7 @@ impl Service {
     /// All take the same time.
     ///
     /// # Errors
-    /// [`QueueError::Number`] unless the mean is from 1e-100 to 1e100; the same for the other constructors.
+    /// [`QueueError::Number`] unless the mean is from 1e-90 to 1e90; the same for the other constructors.
     pub fn constant(mean: f64) -> Result<Self, QueueError> {
         Self::gamma(mean, 0.0)
     }

@@ -24,7 +24,7 @@ impl ProcessorSharing {
     /// A server that gets `arrival_rate` arrivals per unit of time, each of which would take `mean_service` alone.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a rate that is not from 0 to 1e100 or a time that is not from 1e-100 to 1e100, [`QueueError::Unstable`] if the load is not
+    /// [`QueueError::Number`] for a rate that is not from 0 to 1e90 or a time that is not from 1e-90 to 1e90, [`QueueError::Unstable`] if the load is not
     /// below 1.
     pub fn new(arrival_rate: f64, mean_service: f64) -> Result<Self, QueueError> {
         let rate = check::not_negative("arrival rate", arrival_rate)?;

@@ -14,7 +14,8 @@ impl States {
         Self { probabilities, summary }
     }
 
-    /// Probabilities of 0, 1, 2, ... present. Without a capacity, what is left out has a probability of at most [`BirthDeathSummary::tail`].
+    /// Probabilities of 0, 1, 2, ... present. Without a capacity, what is left out has a probability of at most [`BirthDeathSummary::tail`]; the list also
+    /// ends where probabilities are less than any number.
     pub fn probabilities(&self) -> &[f64] {
         &self.probabilities
     }

@@ -47,7 +47,7 @@ impl Tail {
     /// `P(T > t) = p e^(-p t / mean)` for the probability `p` that the time is not zero; `mean` is that of all times, zeros included.
     ///
     /// # Errors
-    /// [`QueueError::Number`] for a probability outside of 0 to 1 or a mean that is negative or above 1e100.
+    /// [`QueueError::Number`] for a probability outside of 0 to 1 or a mean that is negative or above 1e90.
     pub fn exponential(positive: f64, mean: f64) -> Result<Self, QueueError> {
         let variance = mean * mean * (2.0 / positive - 1.0);
         Self::new(positive, mean, if variance.is_finite() { variance } else { 0.0 }, |_| Family::Exponential)

@@ -17,7 +17,7 @@ use super::{Md1, QueueError, check};
 /// use llm_roofline::queueing::mean_sojourn_in_stages;
 ///
 /// assert_eq!(format!("{:.4}", mean_sojourn_in_stages(4.0, 0.1, 1)?), "0.1333");
-/// assert_eq!(format!("{:.4}", mean_sojourn_in_stages(4.0, 0.1, 2)?), "0.1062");
+/// assert_eq!(format!("{:.5}", mean_sojourn_in_stages(4.0, 0.1, 2)?), "0.10625");
 /// # Ok::<(), llm_roofline::queueing::QueueError>(())
 /// ```
 pub fn mean_sojourn_in_stages(arrival_rate: f64, service: f64, stages: u64) -> Result<f64, QueueError> {
@@ -31,7 +31,7 @@ pub fn mean_sojourn_in_stages(arrival_rate: f64, service: f64, stages: u64) -> R
 /// M/D/1 with services of `D/K`: `D/K + lambda D^2 / (2 K (K - lambda D))` (DistServe, equation 3, with `K` from 1 to 2 on two machines).
 ///
 /// # Errors
-/// As [`Md1::new`]; [`QueueError::Number`] for a speed-up that is not from 1e-100 to 1e100.
+/// As [`Md1::new`]; [`QueueError::Number`] for a speed-up that is not from 1e-90 to 1e90.
 ///
 /// ```
 /// use llm_roofline::queueing::mean_sojourn_sped_up;

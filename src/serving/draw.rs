@@ -163,16 +163,27 @@ fn quantiles(samples: &mut [(f64, f64)], continuous: bool) -> [f64; 4] {
 
 /// Share of the drawn requests that meet all limits together.
 pub(super) fn good_share(drawn: &[Drawn], slo: &Slo) -> f64 {
+    good_share_between(drawn, slo, (0.0, 1.0))
+}
+
+/// The same of those whose lengths stand between two shares of the distribution: a class of a mixture; 0 of none.
+pub(super) fn good_share_between(drawn: &[Drawn], slo: &Slo, (from, to): (f64, f64)) -> f64 {
     let within = |limit: Option<Seconds>, value: f64| limit.is_none_or(|limit| value <= limit.as_seconds());
-    let good = |request: &&Drawn| {
+    let good = |request: &Drawn| {
         within(slo.ttft, request.ttft)
             && within(slo.tpot, request.tpot)
             && within(slo.itl, request.tpot)
             && within(slo.e2e, request.e2e)
     };
-    let weight = |request: &Drawn| request.weights.0 * request.weights.1;
-    let total: f64 = drawn.iter().map(weight).sum();
-    drawn.iter().filter(good).map(weight).sum::<f64>() / total
+    let (mut all, mut met) = (0.0, 0.0);
+    for (request, place) in drawn.iter().zip(places()) {
+        if (from..to).contains(&place.lengths.0) {
+            let weight = request.weights.0 * request.weights.1;
+            all += weight;
+            met += if good(request) { weight } else { 0.0 };
+        }
+    }
+    if all > 0.0 { met / all } else { 0.0 }
 }
 
 /// Entries of a table of quantiles.

@@ -13,6 +13,7 @@ mod rules;
 mod scene;
 mod server;
 mod steady;
+mod whole_batch;
 
 pub use capacity::{
     Binding, Capacity, Criterion, CurvePoint, Knee, Stability, Statistic, Target, TargetBreach, Verdict,
@@ -21,4 +22,4 @@ pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};
 pub use rules::{Limit, ServingRules};
 pub use server::Server;
-pub use steady::{SteadyState, TimeToFirstToken};
+pub use steady::{ClassState, SteadyState, TimeToFirstToken};

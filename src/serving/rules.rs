@@ -60,6 +60,11 @@ impl ServingRules {
     /// # Errors
     /// [`ServingError::DoesNotFit`] if not even the longest request has room, [`ServingError::Context`] if it is longer than the model allows.
     pub fn new(model: &StepModel, lengths: &Lengths) -> Result<Self, ServingError> {
+        Self::sharing(model, lengths, 0.0)
+    }
+
+    /// The same where all sequences share the cache of their first `shared` tokens, which is held once (in each rank of data-parallel attention).
+    pub(super) fn sharing(model: &StepModel, lengths: &Lengths, shared: f64) -> Result<Self, ServingError> {
         let deployment = model.deployment();
         let (prompt, output) = lengths.longest();
         let longest = prompt.saturating_add(output);
@@ -74,8 +79,11 @@ impl ServingRules {
         // What a running sequence holds on average: long answers run longer, so they are seen more often.
         let held = (moments.product + 0.5 * moments.output_square) / moments.output;
         let context = if reserves_output || prompts == PromptPolicy::Batch { moments.prompt + moments.output } else { held };
-        let cache_sequences = model.memory().max_sequences(context.ceil() as u64).unwrap_or(u64::MAX).max(1);
         let ranks = u64::from(deployment.data_parallel_attention());
+        let own = (context - shared).max(1.0).ceil();
+        let once = (ranks as f64 * shared / own).ceil() as u64;
+        let fitting = model.memory().max_sequences(own as u64);
+        let cache_sequences = fitting.map_or(u64::MAX, |sequences| sequences.saturating_sub(once)).max(1);
         Ok(Self {
             prompts,
             max_tokens_per_step: deployment.max_tokens_per_step().map(|tokens| tokens.saturating_mul(ranks)),

@@ -98,6 +98,17 @@ pub(super) struct Scene {
     pub(super) fastest: f64,
 }
 
+/// How much requests differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    /// Variance of the times that prompts take over their mean square.
+    pub(super) prompts: f64,
+    /// Gini's coefficient of the answers' lengths.
+    pub(super) gini: f64,
+    /// Variance over mean of the number of arrivals in a long time: 1 if they are independent.
+    pub(super) arrivals: f64,
+}
+
 /// An open system in the mean, and how it fluctuates around it.
 ///
 /// # Formula
@@ -125,8 +136,7 @@ pub(super) struct OpenMean {
 }
 
 impl OpenMean {
-    /// `spread` is the variance of prompts' times over their mean square, `gini` of the answers' lengths.
-    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, rate: f64, spread: f64, gini: f64) -> Self {
+    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, rate: f64, spread: Spread) -> Self {
         let steps = mix.decode_steps;
         let mut sequences: f64 = rate * steps * mix.step(0.0, 1.0).as_seconds();
         let at = |sequences: f64| StepLine::new(mix, rules, sequences.max(MIN_SEQUENCES));
@@ -156,9 +166,9 @@ impl OpenMean {
         }
         let own = (rate * stall).min(0.999);
         let base = (line.pure - slope * sequences).max(0.02 * line.pure).max(f64::MIN_POSITIVE);
-        let clusters = (1.0 + own * own * spread) / ((1.0 - own) * (1.0 - own));
+        let clusters = spread.arrivals * (1.0 + own * own * spread.prompts) / ((1.0 - own) * (1.0 - own));
         let amplified = if line.pure > 0.0 { (line.pure / base).max(1.0) } else { 1.0 };
-        let variance = sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - gini));
+        let variance = sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - spread.gini)).max(0.0);
         // Sequences as tokens see them, with the token's own.
         let seen = if sequences > 0.0 { sequences + variance / sequences } else { 1.0 };
         let gap = mix.step(0.0, seen.max(1.0)).as_seconds() / (1.0 - own);

@@ -5,11 +5,12 @@ use super::metrics::{Goodput, LoadSummary};
 use super::operating::{Clients, FirstToken, Operating};
 use super::requests::Drawing;
 use super::rules::Limit;
-use super::scene::{OpenMean, Scene, overflow_at};
+use super::scene::{OpenMean, Scene, Spread, overflow_at};
 use super::{Server, ServingError};
 use crate::queueing::{BirthDeath, BirthDeathSummary, Md1, Mgc, Mmc, Service};
 use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond};
-use crate::workload::{Arrivals, Slo};
+use crate::step::StepModel;
+use crate::workload::{Arrivals, Slo, Workload};
 
 /// Parts of the mean time to first token under load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,7 +53,63 @@ pub struct SteadyState {
     pub limit: Limit,
     /// Requests that wait for a place, in the mean.
     pub mean_queue: f64,
-    drawn: Vec<Drawn>,
+    /// The classes of the workload, if it has some.
+    pub classes: Vec<ClassState>,
+    pub(super) drawn: Vec<Drawn>,
+}
+
+/// A class of requests in steady state.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ClassState {
+    /// Its name.
+    pub name: String,
+    /// Requests of it that meet all limits of the class.
+    pub goodput: Goodput,
+}
+
+impl StepModel {
+    /// The steady state of one replica under a workload: its arrivals, lengths, shared prefix and classes.
+    ///
+    /// # Errors
+    /// [`ServingError`] for requests that do not fit, or are longer than the model allows.
+    ///
+    /// # Validity
+    /// Classes share the queue: priorities are not modelled. A schedule of rates is taken at its mean.
+    ///
+    /// ```
+    /// use llm_roofline::prelude::*;
+    /// use llm_roofline::workload::{Lengths, RequestClass, Slo, Workload};
+    /// let catalog = Catalog::embedded();
+    /// let system = System::new(catalog.device("h100-sxm-80gb")?, 1)?;
+    /// let deployment = Deployment::new(catalog.model("llama-3.1-8b")?, system).with_engine(catalog.engine("vllm-2026")?);
+    /// let model = StepModel::compile(&deployment)?;
+    /// let slo = Slo::ttft_tpot("200 ms".parse()?, "15 ms".parse()?);
+    /// let classes = vec![
+    ///     RequestClass::new("chat", 0.8, Lengths::fixed(500, 200)?).with_slo(slo),
+    ///     RequestClass::new("documents", 0.2, Lengths::fixed(8000, 100)?).with_slo(slo),
+    /// ];
+    /// let rate: RequestsPerSecond = "5 req/s".parse()?;
+    /// let state = model.serve(&Workload::poisson(rate, Lengths::fixed(1, 1)?)?.with_classes(classes)?)?;
+    /// // Long prompts miss the limit that short ones meet.
+    /// assert!(state.classes[0].goodput.share > state.classes[1].goodput.share);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn serve(&self, workload: &Workload) -> Result<SteadyState, ServingError> {
+        let server = match workload.prefix() {
+            Some(prefix) => Server::with_prefix(self, workload.lengths(), prefix)?,
+            None => Server::new(self, workload.lengths())?,
+        };
+        let mut state = server.steady(workload.arrivals(), &Slo::default())?;
+        let mut before = 0.0;
+        for class in workload.classes() {
+            let share = draw::good_share_between(&state.drawn, &class.slo, (before, before + class.share));
+            before += class.share;
+            let goodput = Goodput { rate: state.rate * (class.share * share), share };
+            state.classes.push(ClassState { name: class.name.clone(), goodput });
+        }
+        Ok(state)
+    }
 }
 
 impl Server<'_> {
@@ -64,7 +121,10 @@ impl Server<'_> {
         match arrivals {
             Arrivals::ClosedLoop { concurrency, think_time, .. } => Ok(self.closed_loop(*concurrency as f64, *think_time, slo)),
             Arrivals::AllAtOnce { .. } => Ok(self.offline(slo)),
-            other => self.open_loop(other.mean_rate().unwrap_or(RequestsPerSecond::ZERO), slo),
+            other => {
+                let rate = other.mean_rate().unwrap_or(RequestsPerSecond::ZERO);
+                self.open_loop_of(rate, other.gap_variation().unwrap_or(1.0), slo)
+            }
         }
     }
 
@@ -73,6 +133,15 @@ impl Server<'_> {
     /// # Errors
     /// [`ServingError`].
     pub fn open_loop(&self, rate: RequestsPerSecond, slo: &Slo) -> Result<SteadyState, ServingError> {
+        self.open_loop_of(rate, 1.0, slo)
+    }
+
+    /// With requests whose gaps have this squared coefficient of variation: the inverse of vLLM's `--burstiness`.
+    fn open_loop_of(&self, rate: RequestsPerSecond, gap_variation: f64, slo: &Slo) -> Result<SteadyState, ServingError> {
+        let seconds = rate.as_requests_per_second();
+        if !(seconds.is_finite() && seconds >= 0.0) {
+            return Err(ServingError::Number { what: "the request rate", value: seconds, expected: "requests per second from 0 on" });
+        }
         let (mix, rules) = (&self.mix, &self.rules);
         let most = self.max_rate();
         let rho = rate / most;
@@ -86,6 +155,7 @@ impl Server<'_> {
                 ttft: TimeToFirstToken::default(),
                 limit,
                 mean_queue: f64::INFINITY,
+                classes: Vec::new(),
                 drawn: Vec::new(),
             });
         }
@@ -94,15 +164,20 @@ impl Server<'_> {
             alone.summary = LoadSummary { rho: Some(0.0), mean_batch: Some(0.0), ..alone.summary };
             return Ok(alone);
         }
-        let (spread, gini) = self.fluctuation();
-        let mean = OpenMean::new(mix, rules, per_second, spread, gini);
-        let overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second);
+        if let Some(whole) = &self.whole {
+            return self.whole_batches(whole, rate, slo);
+        }
+        let spread = self.spread(gap_variation);
+        let mean = OpenMean::new(mix, rules, per_second, spread);
+        let mut overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second);
+        // As in a single queue (Kingman): what waits grows with the variation of arrivals and of prompts.
+        overflow.wait = overflow.wait * ((gap_variation + spread.prompts) / (1.0 + spread.prompts));
         let scene = Scene::open(mix, rules, &mean, overflow);
         let first = scene.first_token();
         let tpot = Seconds::from_seconds(mean.tpot);
         let residence = first.total() + tpot * mix.decode_steps;
         let placed = per_second * residence.as_seconds();
-        let waiting = self.waiting(rate, rho, placed, mean.variance, residence)?;
+        let waiting = self.waiting(rate, gap_variation, placed, mean.variance, residence)?;
         let ttft = self.parts(first, waiting.mean);
         let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waiting.waits };
         let load = Load { rate, rho: Some(rho), ttft, tpot, batch: placed, queue: per_second * waiting.mean.as_seconds(), limit: Limit::Clients };
@@ -111,6 +186,9 @@ impl Server<'_> {
 
     /// With so many clients, each of which asks again when it has its answer.
     pub fn closed_loop(&self, concurrency: f64, think_time: Seconds, slo: &Slo) -> SteadyState {
+        if let Some(whole) = &self.whole {
+            return self.whole_batches_closed(whole, concurrency, think_time, slo);
+        }
         let away = think_time + self.rules.front_end;
         let clients = Clients { count: concurrency, away, meets_step: away > Seconds::ZERO };
         self.fixed(Operating::closed(&self.mix, &self.rules, clients), clients.meets_step && concurrency > 1.0, slo)
@@ -118,7 +196,10 @@ impl Server<'_> {
 
     /// With more requests than can ever run.
     pub fn offline(&self, slo: &Slo) -> SteadyState {
-        let mut state = self.fixed(self.saturated(), false, slo);
+        let mut state = match &self.whole {
+            Some(whole) => SteadyState { limit: whole.limit, ..self.whole_batches_closed(whole, whole.largest as f64, Seconds::ZERO - self.rules.front_end, slo) },
+            None => self.fixed(self.saturated(), false, slo),
+        };
         state.summary = LoadSummary { ttft: None, e2e: None, ..state.summary };
         state
     }
@@ -156,7 +237,7 @@ impl Server<'_> {
         TimeToFirstToken { front_end: self.rules.front_end, queue, gathering, running_step, prompts_before, prefill: own }
     }
 
-    fn rates(&self, rate: RequestsPerSecond, batch: f64) -> LoadSummary {
+    pub(super) fn rates(&self, rate: RequestsPerSecond, batch: f64) -> LoadSummary {
         let deployment = self.mix.model().deployment();
         let tokens = rate.as_requests_per_second() * self.mix.output_tokens;
         let devices = f64::from(deployment.devices_per_replica());
@@ -188,26 +269,26 @@ impl Server<'_> {
             goodput: Some(Goodput { rate: rate * share, share }),
             ..self.rates(rate, batch)
         };
-        SteadyState { summary, rate, max_rate, ttft, limit, mean_queue: queue, drawn }
+        SteadyState { summary, rate, max_rate, ttft, limit, mean_queue: queue, classes: Vec::new(), drawn }
     }
 
-    /// Variance over mean square of the time that prompts take, and Gini's coefficient of the answers' lengths (0.57 times the coefficient of
-    /// variation: within 0.01 for uniform and normal lengths, 0.07 for exponential ones).
-    fn fluctuation(&self) -> (f64, f64) {
+    /// How much requests differ. Gini's coefficient is 0.57 times the coefficient of variation: within 0.01 for uniform and normal lengths, 0.07 for
+    /// exponential ones.
+    fn spread(&self, gap_variation: f64) -> Spread {
         let moments = self.lengths.moments();
         let prompts = moments.prompt_deviation() / moments.prompt;
         let outputs = moments.output_deviation() / moments.output;
-        (prompts * prompts, (0.57 * outputs).min(0.9))
+        Spread { prompts: prompts * prompts, gini: (0.57 * outputs).min(0.9), arrivals: gap_variation }
     }
 
     /// Waiting for a place, where there may be too few.
-    fn waiting(&self, rate: RequestsPerSecond, rho: f64, placed: f64, variance: f64, residence: Seconds) -> Result<Waiting, ServingError> {
+    fn waiting(&self, rate: RequestsPerSecond, gap_variation: f64, placed: f64, variance: f64, residence: Seconds) -> Result<Waiting, ServingError> {
         let (slots, _) = self.rules.slots();
         let none = Waiting { mean: Seconds::ZERO, waits: Waits::Exponential { share: 0.0, mean: Seconds::ZERO } };
         if placed + 6.0 * variance.sqrt() + 6.0 < slots as f64 {
             return Ok(none);
         }
-        if slots == 1 && self.lengths.is_fixed() {
+        if slots == 1 && self.lengths.is_fixed() && gap_variation == 1.0 {
             let exact = Md1::new(rate.as_requests_per_second(), residence.as_seconds())?;
             let mut table = [0.0; TABLE];
             for (index, wait) in table.iter_mut().enumerate() {
@@ -215,13 +296,13 @@ impl Server<'_> {
             }
             return Ok(Waiting { mean: Seconds::from_seconds(exact.mean_wait()), waits: Waits::Table(Box::new(table)) });
         }
-        let summary = self.chain(rate, placed, slots)?;
-        let mean = Seconds::from_seconds(summary.mean_wait() * self.wait_ratio(rho, slots));
+        let summary = self.chain(rate, slots)?;
+        let mean = Seconds::from_seconds(summary.mean_wait() * self.wait_ratio(rate / self.max_rate, slots, gap_variation));
         Ok(Waiting { mean, waits: Waits::Exponential { share: summary.probability_full, mean } })
     }
 
     /// The number of requests as a birth-death chain: with so many of them, as many are answered as in a closed loop.
-    fn chain(&self, rate: RequestsPerSecond, placed: f64, slots: u64) -> Result<BirthDeathSummary, ServingError> {
+    fn chain(&self, rate: RequestsPerSecond, slots: u64) -> Result<BirthDeathSummary, ServingError> {
         const LEVELS: usize = 6;
         let most = (slots as f64).min(MANY_SEQUENCES);
         let mut levels = [(0.0, 0.0); LEVELS];
@@ -230,7 +311,6 @@ impl Server<'_> {
             let clients = Clients { count: number, away: Seconds::ZERO, meets_step: number > 1.0 };
             *level = (number, number / Operating::inside(&self.mix, &self.rules, number, clients).rate);
         }
-        let _ = placed;
         let residence = |present: f64| {
             let above = levels.iter().position(|level| level.0 >= present).unwrap_or(LEVELS - 1).max(1);
             let (low, high) = (levels[above - 1], levels[above]);
@@ -243,12 +323,12 @@ impl Server<'_> {
     }
 
     /// Mean wait for a place over that of exponential residences.
-    fn wait_ratio(&self, rho: f64, slots: u64) -> f64 {
+    fn wait_ratio(&self, rho: f64, slots: u64, gap_variation: f64) -> f64 {
         let scv = self.residence_scv();
         let ratio = || {
             let service = Service::with_scv(1.0, scv).ok()?;
             let arrival = rho * slots as f64;
-            let all = Mgc::new(arrival, service, slots).ok()?.mean_wait().ok()?;
+            let all = Mgc::new(arrival, service, slots).ok()?.with_arrival_scv(gap_variation).ok()?.mean_wait().ok()?;
             let exponential = Mmc::new(arrival, 1.0, slots).ok()?.mean_wait();
             (exponential > 0.0).then_some(all / exponential)
         };

@@ -4,6 +4,7 @@ use super::arrivals::Arrivals;
 use super::error::{WorkloadError, at_least, positive};
 use super::lengths::Lengths;
 use super::prefix::SharedPrefix;
+use super::slo::Slo;
 use crate::units::{RequestsPerSecond, TokensPerSecond};
 use serde::{Deserialize, Serialize};
 
@@ -21,18 +22,27 @@ pub struct RequestClass {
     pub priority: i64,
     /// Lengths of its requests.
     pub lengths: Lengths,
+    /// Limits that its requests should meet.
+    #[serde(default, skip_serializing_if = "Slo::is_empty")]
+    pub slo: Slo,
 }
 
 impl RequestClass {
     /// A class of priority 0.
     pub fn new(name: impl Into<String>, share: f64, lengths: Lengths) -> Self {
-        Self { name: name.into(), share, priority: 0, lengths }
+        Self { name: name.into(), share, priority: 0, lengths, slo: Slo::default() }
     }
 
     /// The same class with another priority: the lower, the earlier it is served.
     #[must_use]
     pub fn with_priority(self, priority: i64) -> Self {
         Self { priority, ..self }
+    }
+
+    /// The same class with limits.
+    #[must_use]
+    pub fn with_slo(self, slo: Slo) -> Self {
+        Self { slo, ..self }
     }
 }
 
