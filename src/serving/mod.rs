@@ -1,5 +1,6 @@
 //! Serving under load: many requests at once, in steady state.
 
+mod disaggregated;
 mod draw;
 mod error;
 pub mod metrics;
@@ -7,6 +8,7 @@ mod mix;
 mod operating;
 mod pattern;
 mod published;
+mod replicas;
 mod requests;
 mod rules;
 mod scene;
@@ -14,8 +16,10 @@ mod server;
 mod steady;
 mod whole_batch;
 
+pub use disaggregated::{Bottleneck, Disaggregated, DisaggregatedState, KvTransfer, Pool, PromptOrder, Reuse, Split, balanced_ratio};
 pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};
+pub use replicas::{ReplicatedState, Replicas, Router};
 pub use rules::{Limit, ServingRules};
 pub use server::Server;
 pub use steady::{SteadyState, TimeToFirstToken};

@@ -4,6 +4,7 @@ use super::draw::{self, Drawn, Waits, TABLE, table_share};
 use super::metrics::{Goodput, LoadSummary};
 use super::operating::{Clients, FirstToken, Operating};
 use super::requests::Drawing;
+use super::replicas::Arriving;
 use super::rules::Limit;
 use super::scene::{OpenMean, Scene, overflow_at};
 use super::{Server, ServingError};
@@ -73,6 +74,11 @@ impl Server<'_> {
     /// # Errors
     /// [`ServingError`].
     pub fn open_loop(&self, rate: RequestsPerSecond, slo: &Slo) -> Result<SteadyState, ServingError> {
+        self.open_loop_of(rate, Arriving::POISSON, slo)
+    }
+
+    /// The same with requests as a router lets them through.
+    pub(super) fn open_loop_of(&self, rate: RequestsPerSecond, arriving: Arriving, slo: &Slo) -> Result<SteadyState, ServingError> {
         let (mix, rules) = (&self.mix, &self.rules);
         let most = self.max_rate();
         let rho = rate / most;
@@ -98,14 +104,14 @@ impl Server<'_> {
             return self.whole_batches(whole, rate, slo);
         }
         let (spread, gini) = self.fluctuation();
-        let mean = OpenMean::new(mix, rules, per_second, spread, gini);
-        let overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second);
+        let mean = OpenMean::new(mix, rules, per_second, spread, gini, arriving);
+        let overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second).thinned(arriving);
         let scene = Scene::open(mix, rules, &mean, overflow);
         let first = scene.first_token();
         let tpot = Seconds::from_seconds(mean.tpot);
         let residence = first.total() + tpot * mix.decode_steps;
         let placed = per_second * residence.as_seconds();
-        let waiting = self.waiting(rate, rho, placed, mean.variance, residence)?;
+        let waiting = self.waiting(rate, rho, placed, mean.variance, residence)?.thinned(arriving.wait_ratio(rho, rules.slots().0, self.residence_scv()));
         let ttft = self.parts(first, waiting.mean);
         let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waiting.waits };
         let load = Load { rate, rho: Some(rho), ttft, tpot, batch: placed, queue: per_second * waiting.mean.as_seconds(), limit: Limit::Clients };
@@ -287,6 +293,25 @@ struct Load {
 struct Waiting {
     mean: Seconds,
     waits: Waits,
+}
+
+impl Waiting {
+    /// With a mean of so many times as much.
+    fn thinned(self, ratio: f64) -> Self {
+        if ratio == 1.0 {
+            return self;
+        }
+        let waits = match self.waits {
+            Waits::Exponential { share, mean } => Waits::Exponential { share: share * ratio.min(1.0).sqrt(), mean: mean * ratio },
+            Waits::Steady { mean, deviation } => Waits::Steady { mean: mean * ratio, deviation: deviation * ratio },
+            Waits::Uniform { longest } => Waits::Uniform { longest: longest * ratio },
+            Waits::Table(mut table) => {
+                table.iter_mut().for_each(|wait| *wait *= ratio);
+                Waits::Table(table)
+            }
+        };
+        Self { mean: self.mean * ratio, waits }
+    }
 }
 
 /// More sequences than any engine runs.

@@ -45,8 +45,9 @@ struct Size {
     /// The first decode step, and by how much each is longer than the one before.
     first: f64,
     growth: f64,
-    /// Steps of the longest answer.
+    /// Steps of the longest answer: mean and standard deviation of each class.
     longest: [f64; CLASSES],
+    within: [f64; CLASSES],
 }
 
 impl Size {
@@ -56,10 +57,11 @@ impl Size {
 
     fn times(&self) -> [f64; TIMES] {
         let mut times = [0.0; TIMES];
-        for (pair, steps) in times.chunks_exact_mut(2).zip(self.longest) {
-            let decode = self.decode(steps);
-            pair[0] = (self.prompts - self.deviation).max(0.1 * self.prompts) + decode;
-            pair[1] = 2.0 * (self.prompts + decode) - pair[0];
+        for (pair, (steps, within)) in times.chunks_exact_mut(2).zip(self.longest.into_iter().zip(self.within)) {
+            let time = self.prompts + self.decode(steps);
+            let answers = (self.first + self.growth * steps) * within;
+            let deviation = self.deviation.hypot(answers).min(0.9 * time);
+            (pair[0], pair[1]) = (time - deviation, time + deviation);
         }
         times
     }
@@ -72,15 +74,15 @@ impl Size {
         let width = other.batch - self.batch;
         let part = if width > 0.0 { (batch - self.batch) / width } else { 0.0 };
         let at = |own: f64, others: f64| own + (others - own) * part;
-        let mut longest = self.longest;
-        longest.iter_mut().zip(other.longest).for_each(|(own, others)| *own = at(*own, others));
+        let each = |own: [f64; CLASSES], others: [f64; CLASSES]| std::array::from_fn(|class| at(own[class], others[class]));
         Self {
             batch,
             prompts: at(self.prompts, other.prompts),
             deviation: at(self.deviation, other.deviation),
             first: at(self.first, other.first),
             growth: at(self.growth, other.growth),
-            longest,
+            longest: each(self.longest, other.longest),
+            within: each(self.within, other.within),
         }
     }
 }
@@ -162,7 +164,7 @@ impl Size {
         let model = mix.model();
         let b = batch as f64;
         let prompt = (mix.prompt_tokens + mix.cached_tokens).round().max(1.0) as u64;
-        let longest = longest_of(answers, b);
+        let (longest, within) = longest_of(answers, b);
         let most = (longest[CLASSES - 1].round() as u64).max(2);
         let first = model.decode_step(batch, prompt).total().as_seconds();
         let run = model.decode_run(batch, prompt, most).total().as_seconds();
@@ -171,7 +173,7 @@ impl Size {
         let prompts = prompt_time(mix, b);
         // Prompts vary independently of each other.
         let deviation = alone_deviation(mix, lengths) * b.sqrt() * (prompts / (b * prompt_time(mix, 1.0))).min(1.0);
-        Self { batch: b, prompts, deviation, first, growth, longest }
+        Self { batch: b, prompts, deviation, first, growth, longest, within }
     }
 }
 
@@ -204,10 +206,10 @@ fn answers(lengths: &Lengths) -> Vec<f64> {
     answers
 }
 
-/// The longest of `batch` answers: means over classes of equal probability.
-fn longest_of(answers: &[f64], batch: f64) -> [f64; CLASSES] {
+/// The longest of `batch` answers: means and standard deviations in classes of equal probability.
+fn longest_of(answers: &[f64], batch: f64) -> ([f64; CLASSES], [f64; CLASSES]) {
     let count = answers.len() as f64;
-    let mut classes = [0.0; CLASSES];
+    let (mut classes, mut squares) = ([0.0; CLASSES], [0.0; CLASSES]);
     let mut passed = 0.0_f64;
     for (index, steps) in answers.iter().enumerate() {
         let until = ((index as f64 + 1.0) / count).powf(batch);
@@ -216,18 +218,20 @@ fn longest_of(answers: &[f64], batch: f64) -> [f64; CLASSES] {
             let class = (from as usize).min(CLASSES - 1);
             let end = if class == CLASSES - 1 { to } else { to.min((class + 1) as f64) };
             classes[class] += steps * (end - from);
+            squares[class] += steps * steps * (end - from);
             from = end;
         }
         passed = until;
     }
-    classes
+    let within = std::array::from_fn(|class| (squares[class] - classes[class] * classes[class]).max(0.0).sqrt());
+    (classes, within)
 }
 
 /// The largest batch that has a place each, and room for every prompt and the longest answer as often.
 fn largest_batch(mix: &StepMix<'_>, rules: &ServingRules, lengths: &Lengths, answers: &[f64]) -> (u64, Limit) {
     let most = rules.max_sequences.clamp(1, LARGEST);
     let room = |batch: u64| {
-        let longest = longest_of(answers, batch as f64).iter().sum::<f64>() / CLASSES as f64 + 1.0;
+        let longest = longest_of(answers, batch as f64).0.iter().sum::<f64>() / CLASSES as f64 + 1.0;
         mix.model().memory().fits(batch, (lengths.moments().prompt + longest).ceil() as u64)
     };
     match largest_where(1, most, room) {
@@ -258,8 +262,8 @@ impl Server<'_> {
         let size = whole.at(batch);
         let mut means = Means::default();
         means.add(whole, batch, 1.0);
-        // Little's law: whoever neither is away nor has his answer written waits for a batch.
-        let present = size.prompts + means.decode + away;
+        // Little's law: who is neither away nor in a batch waits for one.
+        let present = size.prompts + whole.decoding(&size).0 + away;
         let wait = (clients / per_second - present).max(0.0);
         let means = means.finished(wait);
         let drawn = places().iter().zip(&self.drawn_lengths).map(|(place, lengths)| {
