@@ -3,9 +3,11 @@
 #[path = "common/stepping/mod.rs"]
 mod stepping;
 
-use llm_roofline::prelude::*;
 use llm_roofline::model::{Model, Totals};
-use llm_roofline::serving::{Bottleneck, Disaggregated, KvTransfer, Pool, PromptOrder, Replicas, Router, Server, ServingError};
+use llm_roofline::prelude::*;
+use llm_roofline::serving::{
+    Bottleneck, Disaggregated, KvTransfer, Pool, PromptOrder, Replicas, Router, Server, ServingError,
+};
 use llm_roofline::workload::{LengthDistribution, Lengths, SharedPrefix, Slo};
 use stepping::{Arrivals, Policy, Random, Simulation, Start, mean, percentile, poisson};
 
@@ -55,46 +57,98 @@ fn kinds() -> [Lengths; 3] {
 /// Static batching against the simulation that runs batch after batch.
 #[test]
 fn whole_batches_are_a_bulk_queue() {
-    for (most, kind, rho, seed) in [(1, 1, 0.6, 1), (8, 0, 0.5, 2), (8, 1, 0.8, 3), (32, 1, 0.5, 4), (32, 2, 0.8, 5), (16, 2, 0.3, 6)] {
+    for (most, kind, rho, seed) in
+        [(1, 1, 0.6, 1), (8, 0, 0.5, 2), (8, 1, 0.8, 3), (32, 1, 0.5, 4), (32, 2, 0.8, 5), (16, 2, 0.3, 6)]
+    {
         let model = static_batching(most);
         let lengths = kinds()[kind].clone();
         let server = Server::new(&model, &lengths).unwrap();
         let rate = server.max_rate() * rho;
         let state = server.open_loop(rate, &Slo::default()).unwrap();
-        let count = 20_000;
+        let count = 150_000;
         let arrivals = Arrivals::open(poisson(rate, count, seed), drawn(&lengths, count, seed + 100));
         let front_end = server.rules().front_end;
-        let simulation = Simulation { max_sequences: most as usize, front_end, record_gaps: false, cut: 0.05, ..Simulation::new(&model, Policy::WholeBatch) };
+        let simulation = Simulation {
+            max_sequences: most as usize,
+            front_end,
+            record_gaps: false,
+            cut: 0.05,
+            ..Simulation::new(&model, Policy::WholeBatch)
+        };
         let outcome = simulation.run(&arrivals);
         let (ttft, tpot, e2e) = (state.summary.ttft.unwrap(), state.summary.tpot.unwrap(), state.summary.e2e.unwrap());
-        println!(
-            "{most} {kind} {rho}: ttft {:.4} {:.4} p50 {:.4} {:.4} p99 {:.4} {:.4} tpot {:.5} {:.5} p99 {:.5} {:.5} e2e {:.4} {:.4} p99 {:.4} {:.4} batch {:.3} {:.3}",
-            ttft.mean.as_seconds(), mean(&outcome.ttft()).as_seconds(),
-            ttft.p50.as_seconds(), percentile(&outcome.ttft(), 0.5).as_seconds(),
-            ttft.p99.as_seconds(), percentile(&outcome.ttft(), 0.99).as_seconds(),
-            tpot.mean.as_seconds(), mean(&outcome.tpot()).as_seconds(),
-            tpot.p99.as_seconds(), percentile(&outcome.tpot(), 0.99).as_seconds(),
-            e2e.mean.as_seconds(), mean(&outcome.e2e()).as_seconds(),
-            e2e.p99.as_seconds(), percentile(&outcome.e2e(), 0.99).as_seconds(),
-            state.summary.mean_batch.unwrap(), outcome.steady.running,
-        );
+        // Six classes stand for the longest answer: enough for means, not for the 99th percentile of answers with a long tail.
+        let (of_mean, of_p99) = if kind == 2 { (0.08, 0.25) } else { (0.03, 0.09) };
+        let near = |value: Seconds, expected: Seconds, tolerance: f64| {
+            assert_near(value.as_seconds(), expected.as_seconds(), tolerance)
+        };
+        near(ttft.mean, mean(&outcome.ttft()), of_mean);
+        near(e2e.mean, mean(&outcome.e2e()), of_mean);
+        near(tpot.mean, mean(&outcome.tpot()), 0.002);
+        near(ttft.p50, percentile(&outcome.ttft(), 0.5), 0.11);
+        near(ttft.p99, percentile(&outcome.ttft(), 0.99), of_p99);
+        near(e2e.p99, percentile(&outcome.e2e(), 0.99), of_p99);
+        near(tpot.p99, percentile(&outcome.tpot(), 0.99), 0.02);
+        assert_near(state.summary.mean_batch.unwrap(), outcome.steady.running, 0.015);
     }
+}
+
+/// Saturated, and one client who never waits.
+#[test]
+fn whole_batches_in_the_limits() {
+    let model = static_batching(16);
+    let server = Server::new(&model, &kinds()[0]).unwrap();
+    let batch = model.request(&Request::new(500, 100).with_batch(16)).unwrap();
+    assert_near(server.max_rate().as_requests_per_second(), 16.0 / batch.e2e.as_seconds(), 0.01);
+    let offline = server.offline(&Slo::default());
+    assert_near(offline.rate / server.max_rate(), 1.0, 1e-9);
+    let alone = model.request(&Request::new(500, 100)).unwrap();
+    let rare = server.open_loop(per_second(1e-6), &Slo::default()).unwrap();
+    assert_near(rare.ttft.total() / alone.ttft, 1.0, 0.01);
+    assert_near(rare.summary.tpot.unwrap().mean / alone.tpot.unwrap(), 1.0, 1e-3);
+    assert!(!server.open_loop(server.max_rate() * 1.1, &Slo::default()).unwrap().summary.stable);
 }
 
 #[test]
 fn whole_batches_with_clients() {
-    for (most, kind, clients, think) in [(8, 0, 8, 0.0), (8, 1, 20, 0.0), (32, 2, 16, 0.0), (8, 1, 8, 0.5), (8, 1, 8, 3.0), (8, 1, 24, 3.0), (16, 2, 16, 20.0), (8, 0, 1, 2.0)] {
+    for (most, kind, clients, think) in [
+        (8, 0, 8, 0.0),
+        (8, 1, 20, 0.0),
+        (32, 2, 16, 0.0),
+        (8, 1, 8, 0.5),
+        (8, 1, 8, 3.0),
+        (8, 1, 24, 3.0),
+        (16, 2, 16, 20.0),
+        (8, 0, 1, 2.0),
+    ] {
         let model = static_batching(most);
         let lengths = kinds()[kind].clone();
         let server = Server::new(&model, &lengths).unwrap();
         let state = server.closed_loop(f64::from(clients), seconds(think), &Slo::default());
         let front_end = server.rules().front_end;
-        let simulation = Simulation { max_sequences: most as usize, front_end, record_gaps: false, cut: 0.1, ..Simulation::new(&model, Policy::WholeBatch) };
-        let arrivals = Arrivals::Closed { concurrency: clients as usize, think: seconds(think), lengths: drawn(&lengths, 3000, 9), start: Start::Burst };
+        let simulation = Simulation {
+            max_sequences: most as usize,
+            front_end,
+            record_gaps: false,
+            cut: 0.1,
+            ..Simulation::new(&model, Policy::WholeBatch)
+        };
+        let arrivals = Arrivals::Closed {
+            concurrency: clients as usize,
+            think: seconds(think),
+            lengths: drawn(&lengths, 3000, 9),
+            start: Start::Burst,
+        };
         let outcome = simulation.run(&arrivals);
         let rate = outcome.steady.answered as f64 / outcome.steady.time.as_seconds();
-        println!("{most} {kind} {clients} {think}: rate {:.4} {:.4} ttft {:.4} {:.4} batch {:.3} {:.3}", state.rate.as_requests_per_second(), rate,
-            state.ttft.total().as_seconds(), mean(&outcome.ttft()).as_seconds(), state.summary.mean_batch.unwrap(), outcome.steady.running);
+        assert_near(state.rate.as_requests_per_second(), rate, 0.03);
+        // Where clients are away for long, the server is often idle, and batches are of many sizes.
+        assert_near(
+            state.ttft.total().as_seconds(),
+            mean(&outcome.ttft()).as_seconds(),
+            if think > 10.0 { 0.3 } else { 0.02 },
+        );
+        assert_near(state.summary.mean_batch.unwrap(), outcome.steady.running, if think > 10.0 { 0.16 } else { 0.02 });
     }
 }
 
@@ -126,7 +180,10 @@ fn better_routers_wait_less() {
     let server = Server::new(&model, &kinds()[1]).unwrap();
     for rho in [0.5, 0.8, 0.95] {
         let at = |router| {
-            let state = Replicas::new(&server, 4, router).unwrap().open_loop(server.max_rate() * (4.0 * rho), &Slo::default()).unwrap();
+            let state = Replicas::new(&server, 4, router)
+                .unwrap()
+                .open_loop(server.max_rate() * (4.0 * rho), &Slo::default())
+                .unwrap();
             assert!(state.summary.stable);
             state.summary.ttft.unwrap().mean
         };
@@ -141,7 +198,11 @@ fn better_routers_wait_less() {
     let rate = uneven.max_rate() * 0.9;
     let state = uneven.open_loop(rate, &Slo::default()).unwrap();
     assert_near(state.rate / rate, 1.0, 1e-6);
-    assert_near(state.summary.output_tps_total.unwrap().as_tokens_per_second(), rate.as_requests_per_second() * 100.0, 1e-6);
+    assert_near(
+        state.summary.output_tps_total.unwrap().as_tokens_per_second(),
+        rate.as_requests_per_second() * 100.0,
+        1e-6,
+    );
 }
 
 /// A conversation's history is where its last turn was: at random, in one of the replicas.
@@ -241,7 +302,13 @@ fn bandwidth_of_caches_as_distserve_has_it() {
 #[test]
 fn decoding_as_the_scaling_book_has_it() {
     let model = Model::from_totals("70B", Totals::dense(70_000_000_000, 16.0, Bytes::from_kb(324.0)));
-    let chip = Device::from_specs("v5e", Bytes::from_gb(16.0), BytesPerSecond::from_gb_per_second(820.0), FlopsPerSecond::from_tflops_per_second(197.0)).unwrap();
+    let chip = Device::from_specs(
+        "v5e",
+        Bytes::from_gb(16.0),
+        BytesPerSecond::from_gb_per_second(820.0),
+        FlopsPerSecond::from_tflops_per_second(197.0),
+    )
+    .unwrap();
     let deployment = Deployment::new(model, System::new(chip, 16).unwrap()).with_tensor_parallel(16);
     assert_eq!(deployment.max_sequences(8192), Some(43));
     let model = StepModel::compile(&deployment).unwrap();
@@ -267,7 +334,6 @@ fn the_best_split_follows_the_prompts() {
     let (long, short) = (split(8000, 100), split(200, 1000));
     assert!(long.prefill > 4 && short.prefill == 1, "{long:?} {short:?}");
     assert_eq!((long.devices, short.devices), (8, 8));
-    // Both pools together never answer more than the same devices could by themselves, within the price of steps.
     let slo = Slo::ttft_tpot(seconds(1.0), seconds(0.012));
     let lengths = Lengths::fixed(4000, 200).unwrap();
     let within = Disaggregated::best_split(&model, &model, network(50.0), &lengths, 8, (&slo, 0.9)).unwrap();
@@ -275,11 +341,17 @@ fn the_best_split_follows_the_prompts() {
     let colocated = Replicas::new(&server, 8, Router::Random).unwrap();
     let together = colocated.max_rate_within(&slo, 0.9).unwrap();
     // A tight limit on the time per token is what disaggregation is for (DistServe, section 2.3).
-    println!("split {within:?}, together {together}");
+    assert!(within.rate > together * 1.5, "{within:?}, together {together}");
     let loose = Slo::ttft_tpot(seconds(10.0), seconds(0.2));
     let apart = Disaggregated::best_split(&model, &model, network(50.0), &lengths, 8, (&loose, 0.9)).unwrap();
-    println!("loose {apart:?} {}", colocated.max_rate_within(&loose, 0.9).unwrap());
-    let batched = Disaggregated::new(Pool { model: &model, replicas: 4 }, Pool { model: &model, replicas: 4 }, network(50.0), &Lengths::fixed(100, 100).unwrap()).unwrap();
+    assert!(apart.rate < colocated.max_rate_within(&loose, 0.9).unwrap(), "{apart:?}");
+    let batched = Disaggregated::new(
+        Pool { model: &model, replicas: 4 },
+        Pool { model: &model, replicas: 4 },
+        network(50.0),
+        &Lengths::fixed(100, 100).unwrap(),
+    )
+    .unwrap();
     let batched = batched.with_prompts(PromptOrder::Batched);
     let state = batched.open_loop(batched.max_rate() * 0.5, &slo).unwrap();
     assert!(state.summary.ttft.unwrap().mean.is_finite() && state.ttft.queue > Seconds::ZERO);

@@ -54,7 +54,11 @@ impl Router {
 }
 
 fn checked(replicas: u32) -> Result<u32, ServingError> {
-    if replicas > 0 { Ok(replicas) } else { Err(ServingError::Number { what: "number of replicas", value: 0.0, expected: "at least 1" }) }
+    if replicas > 0 {
+        Ok(replicas)
+    } else {
+        Err(ServingError::Number { what: "number of replicas", value: 0.0, expected: "at least 1" })
+    }
 }
 
 /// Requests as a router lets them through to one replica.
@@ -188,12 +192,16 @@ impl<'s, 'm> Replicas<'s, 'm> {
         let states = shares.iter().map(|&share| self.server.open_loop_of(each * share, arriving, slo));
         let states = states.collect::<Result<Vec<_>, _>>()?;
         let summary = self.total(&states, &shares);
-        let served: f64 = states.iter().map(|state| state.rate.as_requests_per_second()).sum::<f64>() / states.len() as f64;
+        let served: f64 =
+            states.iter().map(|state| state.rate.as_requests_per_second()).sum::<f64>() / states.len() as f64;
         let (imbalance, max_rate) = (self.imbalance(), self.max_rate());
-        let replica = states.into_iter().max_by(|a, b| a.rate.as_requests_per_second().total_cmp(&b.rate.as_requests_per_second()));
+        let replica = states
+            .into_iter()
+            .max_by(|a, b| a.rate.as_requests_per_second().total_cmp(&b.rate.as_requests_per_second()));
         let summary = LoadSummary { rho: Some(rate / max_rate), ..summary };
         let rate = RequestsPerSecond::from_requests_per_second(served * f64::from(self.count));
-        let replica = replica.ok_or(ServingError::Number { what: "number of replicas", value: 0.0, expected: "at least 1" })?;
+        let replica =
+            replica.ok_or(ServingError::Number { what: "number of replicas", value: 0.0, expected: "at least 1" })?;
         Ok(ReplicatedState { summary, replica, replicas: self.count, rate, max_rate, imbalance })
     }
 
@@ -201,12 +209,21 @@ impl<'s, 'm> Replicas<'s, 'm> {
     ///
     /// # Errors
     /// [`ServingError::Number`] unless there are clients, and a think time from 0.
-    pub fn closed_loop(&self, concurrency: f64, think_time: Seconds, slo: &Slo) -> Result<ReplicatedState, ServingError> {
+    pub fn closed_loop(
+        &self,
+        concurrency: f64,
+        think_time: Seconds,
+        slo: &Slo,
+    ) -> Result<ReplicatedState, ServingError> {
         if !(concurrency > 0.0 && concurrency.is_finite()) {
             return Err(ServingError::Number { what: "number of clients", value: concurrency, expected: "above 0" });
         }
         if !(think_time >= Seconds::ZERO && think_time.is_finite()) {
-            return Err(ServingError::Number { what: "think time in seconds", value: think_time.as_seconds(), expected: "at least 0" });
+            return Err(ServingError::Number {
+                what: "think time in seconds",
+                value: think_time.as_seconds(),
+                expected: "at least 0",
+            });
         }
         let count = f64::from(self.count);
         // Fewer clients than replicas: some replicas have nothing to do.
@@ -266,7 +283,9 @@ impl<'s, 'm> Replicas<'s, 'm> {
             return scaled(first, count);
         }
         let kinds = states.len() as f64;
-        let mean = |of: fn(&LoadSummary) -> Option<f64>| Some(states.iter().filter_map(|state| of(&state.summary)).sum::<f64>() / kinds);
+        let mean = |of: fn(&LoadSummary) -> Option<f64>| {
+            Some(states.iter().filter_map(|state| of(&state.summary)).sum::<f64>() / kinds)
+        };
         let tps = mean(|of| of.output_tps_total.map(TokensPerSecond::as_tokens_per_second)).unwrap_or(0.0);
         let per_device = mean(|of| of.output_tps_per_device.map(TokensPerSecond::as_tokens_per_second));
         let good = mean(|of| of.goodput.map(|good| good.rate.as_requests_per_second())).unwrap_or(0.0);
@@ -315,7 +334,10 @@ fn merged(states: &[SteadyState], shares: &[f64]) -> Vec<Drawn> {
     let mut drawn = Vec::with_capacity(draw::DRAWS);
     for (kind, (state, share)) in states.iter().zip(shares).enumerate() {
         let chosen = state.drawn.iter().skip(kind).step_by(kinds);
-        drawn.extend(chosen.map(|request| Drawn { weights: (request.weights.0 * share, request.weights.1 * share.max(1e-12)), ..*request }));
+        drawn.extend(chosen.map(|request| Drawn {
+            weights: (request.weights.0 * share, request.weights.1 * share.max(1e-12)),
+            ..*request
+        }));
     }
     drawn.truncate(draw::DRAWS);
     drawn
@@ -340,7 +362,10 @@ pub(super) fn checked_rate(rate: RequestsPerSecond) -> Result<RequestsPerSecond,
 }
 
 /// The largest rate below `most` that will do, within 0.1 % of `most`, where everything below does as well.
-pub(super) fn largest_rate(most: RequestsPerSecond, mut will_do: impl FnMut(RequestsPerSecond) -> Result<bool, ServingError>) -> Result<RequestsPerSecond, ServingError> {
+pub(super) fn largest_rate(
+    most: RequestsPerSecond,
+    mut will_do: impl FnMut(RequestsPerSecond) -> Result<bool, ServingError>,
+) -> Result<RequestsPerSecond, ServingError> {
     const PARTS: u64 = 1000;
     let mut failed = None;
     let found = largest_where(1, PARTS - 1, |part| {

@@ -74,7 +74,8 @@ impl Size {
         let width = other.batch - self.batch;
         let part = if width > 0.0 { (batch - self.batch) / width } else { 0.0 };
         let at = |own: f64, others: f64| own + (others - own) * part;
-        let each = |own: [f64; CLASSES], others: [f64; CLASSES]| std::array::from_fn(|class| at(own[class], others[class]));
+        let each =
+            |own: [f64; CLASSES], others: [f64; CLASSES]| std::array::from_fn(|class| at(own[class], others[class]));
         Self {
             batch,
             prompts: at(self.prompts, other.prompts),
@@ -179,7 +180,11 @@ impl Size {
 
 /// The prefill of a batch: all its prompts, in steps of at most so many tokens as the engine allows.
 fn prompt_time(mix: &StepMix<'_>, prompts: f64) -> f64 {
-    let room = mix.model().deployment().max_tokens_per_step().map_or(f64::INFINITY, |tokens| tokens as f64 / mix.prompt_tokens);
+    let room = mix
+        .model()
+        .deployment()
+        .max_tokens_per_step()
+        .map_or(f64::INFINITY, |tokens| tokens as f64 / mix.prompt_tokens);
     super::pattern::prompt_steps(mix, room.max(f64::MIN_POSITIVE), prompts).as_seconds()
 }
 
@@ -188,7 +193,8 @@ fn alone_deviation(mix: &StepMix<'_>, lengths: &Lengths) -> f64 {
     let share = if mix.prompt_tokens > 0.0 { mix.prompt_tokens / (mix.prompt_tokens + mix.cached_tokens) } else { 1.0 };
     let (mut mean, mut square) = (0.0, 0.0);
     for point in lengths.points() {
-        let time = mix.model().prefill(&Request::new((point.prompt * share).round().max(1.0) as u64, 1)).total().as_seconds();
+        let time =
+            mix.model().prefill(&Request::new((point.prompt * share).round().max(1.0) as u64, 1)).total().as_seconds();
         mean += point.weight * time;
         square += point.weight * time * time;
     }
@@ -242,7 +248,12 @@ fn largest_batch(mix: &StepMix<'_>, rules: &ServingRules, lengths: &Lengths, ans
 }
 
 impl Server<'_> {
-    pub(super) fn whole_batches(&self, whole: &WholeBatch, rate: RequestsPerSecond, slo: &Slo) -> Result<SteadyState, ServingError> {
+    pub(super) fn whole_batches(
+        &self,
+        whole: &WholeBatch,
+        rate: RequestsPerSecond,
+        slo: &Slo,
+    ) -> Result<SteadyState, ServingError> {
         let per_second = rate.as_requests_per_second();
         let queue = VariedBatchQueue::new(per_second, whole.largest, |batch| whole.at(batch as f64).times())?;
         let mut means = Means::default();
@@ -250,13 +261,22 @@ impl Server<'_> {
             means.add(whole, queue.batch_of(waiting as u64).0 as f64, probability);
         }
         let means = means.finished(queue.mean_wait());
-        let drawn = places().iter().zip(&self.drawn_lengths).map(|(place, lengths)| self.in_batch(whole, &queue, per_second, place, lengths.1));
+        let drawn = places()
+            .iter()
+            .zip(&self.drawn_lengths)
+            .map(|(place, lengths)| self.in_batch(whole, &queue, per_second, place, lengths.1));
         let batch = means.batch_over_time * queue.utilization();
         let waits = per_second * queue.mean_wait();
         Ok(self.batched_state(rate, (Some(queue.load()), batch, waits, Limit::Clients), &means, drawn.collect(), slo))
     }
 
-    pub(super) fn whole_batches_closed(&self, whole: &WholeBatch, clients: f64, think_time: Seconds, slo: &Slo) -> SteadyState {
+    pub(super) fn whole_batches_closed(
+        &self,
+        whole: &WholeBatch,
+        clients: f64,
+        think_time: Seconds,
+        slo: &Slo,
+    ) -> SteadyState {
         let away = (think_time + self.rules.front_end).as_seconds();
         let (batch, per_second) = whole.closed(clients, away);
         let size = whole.at(batch);
@@ -277,7 +297,14 @@ impl Server<'_> {
         self.batched_state(rate, (None, batch * busy, per_second * wait, limit), &means, drawn.collect(), slo)
     }
 
-    fn batched_state(&self, rate: RequestsPerSecond, load: (Option<f64>, f64, f64, Limit), means: &Means, drawn: Vec<Drawn>, slo: &Slo) -> SteadyState {
+    fn batched_state(
+        &self,
+        rate: RequestsPerSecond,
+        load: (Option<f64>, f64, f64, Limit),
+        means: &Means,
+        drawn: Vec<Drawn>,
+        slo: &Slo,
+    ) -> SteadyState {
         let (rho, batch, waiting, limit) = load;
         let seconds = Seconds::from_seconds;
         let ttft = TimeToFirstToken {
@@ -290,7 +317,8 @@ impl Server<'_> {
         let decodes = self.mix.decode_steps > 0.0;
         let share = draw::good_share(&drawn, slo);
         let [ttfts, tpots, e2es] = draw::percentiles(&drawn, [ttft.total(), tpot, e2e]);
-        let mut gaps: Vec<_> = drawn.iter().zip(&self.drawn_lengths).map(|(of, lengths)| (of.tpot, lengths.1 - 1.0)).collect();
+        let mut gaps: Vec<_> =
+            drawn.iter().zip(&self.drawn_lengths).map(|(of, lengths)| (of.tpot, lengths.1 - 1.0)).collect();
         let max_rate = self.max_rate();
         let summary = LoadSummary {
             rho: rho.or(Some((rate / max_rate).min(1.0))),
@@ -333,7 +361,8 @@ impl Server<'_> {
 
 /// The batch that runs at a random moment while the server works, and how many are left over by it.
 fn found_batch(whole: &WholeBatch, queue: &VariedBatchQueue, share: f64) -> (f64, f64) {
-    let time = |waiting: usize, probability: f64| probability * whole.at(queue.batch_of(waiting as u64).0 as f64).time();
+    let time =
+        |waiting: usize, probability: f64| probability * whole.at(queue.batch_of(waiting as u64).0 as f64).time();
     let states = || queue.waiting().iter().enumerate();
     let total: f64 = states().map(|(waiting, &probability)| time(waiting, probability)).sum();
     let mut passed = 0.0;

@@ -7,11 +7,11 @@ mod transfer;
 pub use split::{Split, balanced_ratio};
 pub use transfer::{KvTransfer, Reuse};
 
+use super::ServingError;
 use super::draw::{self, Drawn, Waits, normal, places};
 use super::metrics::{Goodput, LoadSummary};
 use super::replicas::{checked_rate, largest_rate};
 use super::steady::TimeToFirstToken;
-use super::ServingError;
 use crate::step::StepModel;
 use crate::units::{Bytes, BytesPerSecond, RequestsPerSecond, Seconds, TokensPerSecond};
 use crate::workload::{Lengths, SharedPrefix, Slo};
@@ -121,7 +121,12 @@ impl<'a> Disaggregated<'a> {
     ///
     /// # Errors
     /// [`ServingError`] for pools without replicas, and for requests that do not fit or are longer than the model allows.
-    pub fn new(prefill: Pool<'_>, decode: Pool<'a>, transfer: KvTransfer, lengths: &Lengths) -> Result<Self, ServingError> {
+    pub fn new(
+        prefill: Pool<'_>,
+        decode: Pool<'a>,
+        transfer: KvTransfer,
+        lengths: &Lengths,
+    ) -> Result<Self, ServingError> {
         Self::caching(prefill, decode, transfer, lengths, |_| 0.0)
     }
 
@@ -129,11 +134,23 @@ impl<'a> Disaggregated<'a> {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn with_prefix(prefill: Pool<'_>, decode: Pool<'a>, transfer: KvTransfer, lengths: &Lengths, prefix: &SharedPrefix) -> Result<Self, ServingError> {
+    pub fn with_prefix(
+        prefill: Pool<'_>,
+        decode: Pool<'a>,
+        transfer: KvTransfer,
+        lengths: &Lengths,
+        prefix: &SharedPrefix,
+    ) -> Result<Self, ServingError> {
         Self::caching(prefill, decode, transfer, lengths, |prompt| prefix.cached_tokens(prompt))
     }
 
-    fn caching(prefill: Pool<'_>, decode: Pool<'a>, transfer: KvTransfer, lengths: &Lengths, cached: impl Fn(f64) -> f64) -> Result<Self, ServingError> {
+    fn caching(
+        prefill: Pool<'_>,
+        decode: Pool<'a>,
+        transfer: KvTransfer,
+        lengths: &Lengths,
+        cached: impl Fn(f64) -> f64,
+    ) -> Result<Self, ServingError> {
         let bytes = transfer::CacheBytes::new(prefill.model);
         let place = |place: &draw::Place| {
             let (prompt, output) = lengths.at(place.lengths.0, place.lengths.1);
@@ -145,7 +162,10 @@ impl<'a> Disaggregated<'a> {
             decode: Decode::new(decode.model, lengths)?,
             transfer,
             replicas: (1, 1),
-            devices: (prefill.model.deployment().devices_per_replica(), decode.model.deployment().devices_per_replica()),
+            devices: (
+                prefill.model.deployment().devices_per_replica(),
+                decode.model.deployment().devices_per_replica(),
+            ),
             front_end,
             output: lengths.moments().output,
             drawn: places().iter().map(place).collect(),
@@ -208,7 +228,11 @@ impl<'a> Disaggregated<'a> {
         let per_second = checked_rate(rate)?.as_requests_per_second();
         let max_rate = self.max_rate();
         let loads = self.limits().map(|(part, most)| (part, most.map_or(0.0, |most| rate / most)));
-        let bottleneck = self.limits().into_iter().reduce(|a, b| if less(b.1, a.1) { b } else { a }).map_or(Bottleneck::Prefill, |part| part.0);
+        let bottleneck = self
+            .limits()
+            .into_iter()
+            .reduce(|a, b| if less(b.1, a.1) { b } else { a })
+            .map_or(Bottleneck::Prefill, |part| part.0);
         let transfer = self.transfer.time(self.prefill.cache);
         let rho = rate / max_rate;
         let mut state = DisaggregatedState {
@@ -231,7 +255,12 @@ impl<'a> Disaggregated<'a> {
         let decoding = self.decode.at(per_second / f64::from(self.replicas.1))?;
         let seconds = Seconds::from_seconds;
         let exposed = self.exposed(first.link_wait, self.prefill.mean, self.prefill.cache);
-        state.ttft = TimeToFirstToken { front_end: self.front_end, queue: seconds(first.wait), prefill: seconds(first.service), ..TimeToFirstToken::default() };
+        state.ttft = TimeToFirstToken {
+            front_end: self.front_end,
+            queue: seconds(first.wait),
+            prefill: seconds(first.service),
+            ..TimeToFirstToken::default()
+        };
         state.exposed_transfer = seconds(exposed);
         state.decode_queue = seconds(decoding.wait);
         state.step = seconds(decoding.step);
@@ -277,7 +306,9 @@ impl<'a> Disaggregated<'a> {
         for _ in 0..30 {
             let share = 0.5 * (low + high);
             let state = self.open_loop(most * share, slo);
-            let inside = state.ok().and_then(|state| Some(state.summary.e2e?.mean.as_seconds() * state.rate.as_requests_per_second()));
+            let inside = state
+                .ok()
+                .and_then(|state| Some(state.summary.e2e?.mean.as_seconds() * state.rate.as_requests_per_second()));
             if inside.is_some_and(|inside| inside < concurrency) { low = share } else { high = share }
         }
         self.open_loop(most * low, slo)
@@ -301,8 +332,11 @@ impl<'a> Disaggregated<'a> {
     fn requests(&self, first: &pools::FirstTokens, decoding: &pools::Decoding) -> Vec<Drawn> {
         let waits = Waits::Exponential { share: first.waiting, mean: Seconds::from_seconds(first.wait) };
         let request = |(place, (prompt, steps, cache)): (&draw::Place, &(f64, f64, Bytes))| {
-            let ttft = self.front_end.as_seconds() + waits.at(place.wait) + prompt + (first.service - self.prefill.mean);
-            let later = self.exposed(first.link_wait, *prompt, *cache) + decoding.wait + steps * decoding.step_at(normal(place.whom));
+            let ttft =
+                self.front_end.as_seconds() + waits.at(place.wait) + prompt + (first.service - self.prefill.mean);
+            let later = self.exposed(first.link_wait, *prompt, *cache)
+                + decoding.wait
+                + steps * decoding.step_at(normal(place.whom));
             let (tpot, later) = if *steps > 0.0 { (later / steps, later) } else { (0.0, 0.0) };
             Drawn { weights: (place.weights.0, 1.0), ttft, tpot, e2e: ttft + later }
         };

@@ -19,7 +19,10 @@ pub(super) fn prompt_time(model: &StepModel, prompt: f64, cached: &impl Fn(f64) 
 
 /// The same prompts with answers of one token.
 pub(super) fn first_tokens(lengths: &Lengths) -> Result<Lengths, ServingError> {
-    let parts = lengths.points().iter().map(|point| Ok((point.weight, Lengths::fixed(point.prompt.round().max(1.0) as u64, 1)?)));
+    let parts = lengths
+        .points()
+        .iter()
+        .map(|point| Ok((point.weight, Lengths::fixed(point.prompt.round().max(1.0) as u64, 1)?)));
     let longest = (1e-12, Lengths::fixed(lengths.longest().0, 1)?);
     let parts = parts.chain([Ok(longest)]).collect::<Result<Vec<_>, ServingError>>()?;
     Ok(Lengths::mixture(parts.into_iter().filter(|part| part.0 > 0.0).collect())?)
@@ -54,7 +57,8 @@ impl Prefill {
         let (mut mean, mut square, mut tokens, mut cache) = (0.0, 0.0, 0.0, Bytes::ZERO);
         let mut prompt: StepLoad = model.load();
         for point in lengths.points() {
-            let (found, all) = (cached(point.prompt).min(point.prompt - 1.0).max(0.0).round(), point.prompt.round().max(1.0));
+            let (found, all) =
+                (cached(point.prompt).min(point.prompt - 1.0).max(0.0).round(), point.prompt.round().max(1.0));
             let time = prompt_time(model, point.prompt, cached);
             mean += point.weight * time;
             square += point.weight * time * time;
@@ -69,7 +73,14 @@ impl Prefill {
         let slope = if room > 1.0 { ((together(room) - together(1.0)) / (room - 1.0)).clamp(0.0, mean) } else { mean };
         let scv = (square / (mean * mean) - 1.0).max(0.0);
         let scv = if scv < 1e-12 { 0.0 } else { scv };
-        Self { mean, scv, cache, room: room as u64, batch: BatchTime::new(slope, (mean - slope).max(0.0)).ok(), order: PromptOrder::default() }
+        Self {
+            mean,
+            scv,
+            cache,
+            room: room as u64,
+            batch: BatchTime::new(slope, (mean - slope).max(0.0)).ok(),
+            order: PromptOrder::default(),
+        }
     }
 
     /// Prompts per second of one replica.
@@ -90,14 +101,21 @@ impl Prefill {
             return Ok(none);
         }
         let servers = u64::from(replicas);
-        let wait = |service: f64| Ok::<f64, ServingError>(Mgc::new(rate, Service::with_scv(service, self.scv)?, servers)?.mean_wait()?);
+        let wait = |service: f64| {
+            Ok::<f64, ServingError>(Mgc::new(rate, Service::with_scv(service, self.scv)?, servers)?.mean_wait()?)
+        };
         let each = rate / f64::from(replicas);
         let first = match (self.order, self.batch) {
             (PromptOrder::Batched, Some(time)) if self.room > 1 => {
                 let queue = LimitedBatchQueue::new(each, time, self.room)?;
                 // What a prompt's batch takes; long ones have more prompts.
                 let service = time.of(1) + time.per_job() * (queue.mean_batch() - 1.0);
-                FirstTokens { wait: (queue.mean_sojourn() - service).max(0.0), waiting: queue.utilization(), service, link_wait: 0.0 }
+                FirstTokens {
+                    wait: (queue.mean_sojourn() - service).max(0.0),
+                    waiting: queue.utilization(),
+                    service,
+                    link_wait: 0.0,
+                }
             }
             _ => {
                 let queue = Mgc::new(rate, Service::with_scv(self.mean, self.scv)?, servers)?;
@@ -150,7 +168,14 @@ impl<'a> Decode<'a> {
         let moments = lengths.moments();
         let deviation = moments.output_deviation() / moments.output;
         let steps = mix.decode_steps;
-        let mut decode = Self { mix, slots, cache_sequences: rules.cache_sequences as f64, steps, scv: deviation * deviation, max_rate: f64::INFINITY };
+        let mut decode = Self {
+            mix,
+            slots,
+            cache_sequences: rules.cache_sequences as f64,
+            steps,
+            scv: deviation * deviation,
+            max_rate: f64::INFINITY,
+        };
         if steps > 0.0 {
             decode.max_rate = slots / (steps * decode.step(slots));
         }
@@ -183,13 +208,20 @@ impl<'a> Decode<'a> {
         let seen = (sequences + variance / sequences.max(1e-9)).clamp(1.0, self.slots.max(1.0));
         let step = self.step(seen);
         let residence = self.steps * self.step(sequences);
-        let full = Mgc::new(rate, Service::with_scv(residence, self.scv)?, self.slots as u64).and_then(|queue| queue.mean_wait());
+        let full = Mgc::new(rate, Service::with_scv(residence, self.scv)?, self.slots as u64)
+            .and_then(|queue| queue.mean_wait());
         let wait = match full {
             Ok(wait) => wait,
             Err(crate::queueing::QueueError::Unstable { .. }) => 0.0,
             Err(other) => return Err(other.into()),
         };
         let busy = -(-sequences).exp_m1();
-        Ok(Decoding { sequences, step, wait: wait + busy * step / 2.0, spread: slope * variance.sqrt(), fastest: alone })
+        Ok(Decoding {
+            sequences,
+            step,
+            wait: wait + busy * step / 2.0,
+            spread: slope * variance.sqrt(),
+            fastest: alone,
+        })
     }
 }

@@ -52,7 +52,8 @@ impl Disaggregated<'_> {
         (slo, share): (&Slo, f64),
     ) -> Result<Split, ServingError> {
         let pool = |model| Pool { model, replicas: 1 };
-        let mut pools = Disaggregated::new(pool(prefill), pool(decode), transfer, lengths)?.with_prompts(PromptOrder::OneByOne);
+        let mut pools =
+            Disaggregated::new(pool(prefill), pool(decode), transfer, lengths)?.with_prompts(PromptOrder::OneByOne);
         let (each_prefill, each_decode) = pools.devices;
         let mut best: Option<Split> = None;
         for prefills in 1..=devices / each_prefill.max(1) {
@@ -70,7 +71,11 @@ impl Disaggregated<'_> {
                 best = Some(Split { prefill: prefills, decode: decodes, devices: pools.devices(), rate });
             }
         }
-        let too_few = ServingError::Number { what: "number of devices", value: f64::from(devices), expected: "enough for a replica of each kind" };
+        let too_few = ServingError::Number {
+            what: "number of devices",
+            value: f64::from(devices),
+            expected: "enough for a replica of each kind",
+        };
         best.ok_or(too_few)
     }
 }
