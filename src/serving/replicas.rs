@@ -19,8 +19,8 @@ pub enum Router {
     /// One after the other: a replica gets every `n`-th request, so the times between its arrivals are sums of `n`, with a squared coefficient of variation of `1/n`.
     RoundRobin,
     /// To the replica with the fewest requests (join the shortest queue). Taken at its limit, in which replicas fluctuate together: the number in each varies `1/n`
-    /// as much as alone, and a request waits for a place only if all replicas are full, as in one queue of all places. That is a lower bound of what the router can reach (R. D. Nelson and
-    /// T. K. Philips, ACM SIGMETRICS Performance Evaluation Review 17 (1989) 181, start from the same queue).
+    /// as much as alone, and a request waits for a place only if all replicas are full, as in one queue of all places. That is a lower bound of the wait:
+    /// a request stays at the replica that it was given to (for one place per replica see R. D. Nelson and T. K. Philips, ACM SIGMETRICS Performance Evaluation Review 17 (1989) 181).
     LeastLoaded,
     /// Requests with the same prefix to the same replica, by a hash: loads are as uneven as `groups` balls in `n` bins.
     Affinity {

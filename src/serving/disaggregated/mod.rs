@@ -205,7 +205,7 @@ impl<'a> Disaggregated<'a> {
     /// Requests per second that each part could serve at most; none where there is no limit.
     pub fn limits(&self) -> [(Bottleneck, Option<RequestsPerSecond>); 3] {
         let (prefill, decode) = (f64::from(self.replicas.0), f64::from(self.replicas.1));
-        let transfer = self.transfer.time(self.prefill.cache).as_seconds();
+        let transfer = self.sent(self.prefill.cache).as_seconds() / f64::from(self.prefill.ranks);
         [
             (Bottleneck::Prefill, prefill * self.prefill.max_rate()),
             (Bottleneck::Link, prefill / transfer),
@@ -233,7 +233,7 @@ impl<'a> Disaggregated<'a> {
             .into_iter()
             .reduce(|a, b| if less(b.1, a.1) { b } else { a })
             .map_or(Bottleneck::Prefill, |part| part.0);
-        let transfer = self.transfer.time(self.prefill.cache);
+        let transfer = self.sent(self.prefill.cache);
         let rho = rate / max_rate;
         let mut state = DisaggregatedState {
             summary: LoadSummary { stable: false, rho: Some(rho), ..self.rates(max_rate) },
@@ -325,8 +325,17 @@ impl<'a> Disaggregated<'a> {
         })
     }
 
+    /// Time of a cache on its way: a rank of data-parallel attention has its part of the replica's links.
+    fn sent(&self, cache: Bytes) -> Seconds {
+        self.transfer.time(cache * f64::from(self.prefill.ranks))
+    }
+
     fn exposed(&self, link_wait: f64, prefill: f64, cache: Bytes) -> f64 {
-        link_wait + self.transfer.exposed(cache, Seconds::from_seconds(prefill), self.layers).as_seconds()
+        link_wait
+            + self
+                .transfer
+                .exposed(cache * f64::from(self.prefill.ranks), Seconds::from_seconds(prefill), self.layers)
+                .as_seconds()
     }
 
     fn requests(&self, first: &pools::FirstTokens, decoding: &pools::Decoding) -> Vec<Drawn> {

@@ -10,11 +10,24 @@ use crate::step::{StepLoad, StepModel};
 use crate::units::Bytes;
 use crate::workload::Lengths;
 
-/// Time of a prompt that is alone, in seconds.
+/// Time of a prompt that is alone, in seconds. Under data-parallel attention it is alone on its rank, while the other ranks work on prompts of their own.
 pub(super) fn prompt_time(model: &StepModel, prompt: f64, cached: &impl Fn(f64) -> f64) -> f64 {
     let tokens = prompt.round().max(1.0) as u64;
     let found = (cached(prompt).round().max(0.0) as u64).min(tokens - 1);
-    model.prefill(&Request::new(tokens, 1).with_cached_prompt_tokens(found)).total().as_seconds()
+    let ranks = model.deployment().data_parallel_attention();
+    if ranks <= 1 {
+        return model.prefill(&Request::new(tokens, 1).with_cached_prompt_tokens(found)).total().as_seconds();
+    }
+    let most = model.deployment().max_tokens_per_step().unwrap_or(tokens).max(1);
+    let (mut done, mut time) = (found, 0.0);
+    while done < tokens {
+        let chunk = most.min(tokens - done);
+        let mut load = model.load();
+        load.add_prefills(done, chunk, done + chunk == tokens, f64::from(ranks));
+        time += model.cost(&load).total().as_seconds();
+        done += chunk;
+    }
+    time
 }
 
 /// The same prompts with answers of one token.
@@ -36,6 +49,8 @@ pub(super) struct Prefill {
     scv: f64,
     /// Mean bytes of a prompt's cache.
     pub(super) cache: Bytes,
+    /// Ranks of data-parallel attention: each has prompts of its own, and its part of the link.
+    pub(super) ranks: u32,
     /// Prompts that fit into a step, and the time of such batches.
     room: u64,
     batch: Option<BatchTime>,
@@ -70,7 +85,9 @@ impl Prefill {
         let most = model.deployment().max_tokens_per_step().map_or(1e6, |limit| limit as f64 * ranks);
         let room = (most / tokens).floor().clamp(1.0, 256.0);
         let together = |prompts: f64| model.cost(&prompt.scaled(prompts)).total().as_seconds();
-        let slope = if room > 1.0 { ((together(room) - together(1.0)) / (room - 1.0)).clamp(0.0, mean) } else { mean };
+        let alone = if ranks > 1.0 { together(1.0).min(mean) } else { mean };
+        let slope =
+            if room > 1.0 { ((together(room) - together(1.0)) / (room - 1.0)).clamp(0.0, alone) } else { alone };
         let scv = (square / (mean * mean) - 1.0).max(0.0);
         let scv = if scv < 1e-12 { 0.0 } else { scv };
         Self {
@@ -78,7 +95,8 @@ impl Prefill {
             scv,
             cache,
             room: room as u64,
-            batch: BatchTime::new(slope, (mean - slope).max(0.0)).ok(),
+            batch: BatchTime::new(slope, (alone - slope).max(0.0)).ok(),
+            ranks: model.deployment().data_parallel_attention().max(1),
             order: PromptOrder::default(),
         }
     }
@@ -87,7 +105,7 @@ impl Prefill {
     pub(super) fn max_rate(&self) -> f64 {
         match (self.order, self.batch) {
             (PromptOrder::Batched, Some(time)) => self.room as f64 / time.of(self.room),
-            _ => 1.0 / self.mean,
+            _ => f64::from(self.ranks) / self.mean,
         }
     }
 
@@ -100,7 +118,7 @@ impl Prefill {
         if rate <= 0.0 {
             return Ok(none);
         }
-        let servers = u64::from(replicas);
+        let servers = u64::from(replicas) * u64::from(self.ranks);
         let wait = |service: f64| {
             Ok::<f64, ServingError>(Mgc::new(rate, Service::with_scv(service, self.scv)?, servers)?.mean_wait()?)
         };

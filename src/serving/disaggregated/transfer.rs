@@ -80,7 +80,7 @@ impl KvTransfer {
     ///
     /// # Formula
     /// All of it; layer by layer `max(T/L, T - t (1 - 1/L))` for a transfer of `T`, a prefill of `t` and `L` layers: the first layer must be computed before
-    /// anything is sent, and the last one is sent after everything is computed (P. Patel et al., Splitwise, ISCA 2024, section 4.3).
+    /// anything is sent, and the last one is sent after everything is computed (P. Patel et al., Splitwise, ISCA 2024).
     pub fn exposed(&self, cache: Bytes, prefill: Seconds, layers: usize) -> Seconds {
         let transfer = self.time(cache);
         if !self.layer_by_layer {
@@ -118,7 +118,7 @@ pub(super) fn layers(model: &StepModel) -> usize {
 /// Whether a prefix whose cache lies elsewhere is better fetched or computed again.
 ///
 /// # Formula
-/// Fetch if `bytes(s) / bandwidth` is below `prefill(n) - prefill(n after s cached)` (R. Qin et al., Mooncake, FAST 2025, arXiv:2407.00079, section 6.2: reuse
+/// Fetch if `bytes(s) / bandwidth` is below `prefill(n) - prefill(n after s cached)` (R. Qin et al., Mooncake, FAST 2025, arXiv:2407.00079: reuse
 /// pays if the transfer is faster than recomputing).
 ///
 /// ```
