@@ -10,6 +10,7 @@ mod pattern;
 mod published;
 mod requests;
 mod rules;
+mod scenario;
 mod scene;
 mod server;
 mod steady;
@@ -21,5 +22,6 @@ pub use capacity::{
 pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};
 pub use rules::{Limit, ServingRules};
+pub use scenario::{Demand, Felt, Scenario, ScenarioAnswer, ScenarioError};
 pub use server::Server;
 pub use steady::{ClassState, SteadyState, TimeToFirstToken};
