@@ -136,6 +136,9 @@ pub(super) struct OpenMean {
 
 impl OpenMean {
     pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, rate: f64, spread: Spread, arriving: Arriving) -> Self {
+        if rules.slots().0 == 1 {
+            return Self::single(mix, rules, rate);
+        }
         let steps = mix.decode_steps;
         let mut sequences: f64 = rate * steps * mix.step(0.0, 1.0).as_seconds();
         let at = |sequences: f64| StepLine::new(mix, rules, sequences.max(MIN_SEQUENCES));
@@ -179,6 +182,13 @@ impl OpenMean {
         };
         let tpot = if steps > 0.0 { gap + with_prompts.max(0.0) } else { 0.0 };
         Self { sequences, variance, room, stall, tpot, slope, rate }
+    }
+
+    /// A single place: nobody slows down anybody.
+    fn single(mix: &StepMix<'_>, rules: &ServingRules, rate: f64) -> Self {
+        let tpot = if mix.decode_steps > 0.0 { mix.step(0.0, 1.0).as_seconds() } else { 0.0 };
+        let room = prompts_per_step(mix, rules, 0.0);
+        Self { sequences: 0.0, variance: 0.0, room, stall: 0.0, tpot, slope: 0.0, rate }
     }
 
     /// What a prompt adds to the time of a step on average, where others share its step.
