@@ -48,11 +48,11 @@ fn published_rows_are_read() {
 }
 
 #[test]
-fn published_rows_of_fixed_batches_are_predicted_and_others_refused() {
+fn published_rows_are_predicted() {
     let mut predictor = Predictor::new(Catalog::embedded());
     for row in read(PUBLISHED).unwrap() {
         match (row.mode.as_str(), predictor.predict(&row)) {
-            ("single_stream" | "static_batch", Ok(prediction)) => {
+            (_, Ok(prediction)) => {
                 let Prediction { predicted, low, high, assumptions, .. } = prediction;
                 assert!(
                     predicted > 0.0 && low <= predicted && predicted <= high,
@@ -61,7 +61,6 @@ fn published_rows_of_fixed_batches_are_predicted_and_others_refused() {
                 );
                 assert!(assumptions.iter().any(|assumption| assumption.starts_with(&row.engine)), "{assumptions:?}");
             }
-            (mode, Err(Refusal::Mode(refused))) => assert_eq!(mode, refused),
             (mode, other) => panic!("{} of mode {mode}: {other:?}", row.id),
         }
     }
@@ -140,8 +139,8 @@ fn refusals_say_why() {
     };
     let card = "card,1,1,house,";
     assert_eq!(
-        refusal(card, "closed_loop,8,1000,,100,tpot_ms,1,"),
-        "mode `closed_loop` is not predicted, only single_stream and static_batch are"
+        refusal(card, "disaggregated,8,1000,,100,tpot_ms,1,"),
+        "mode `disaggregated` is not predicted, only single_stream, static_batch, closed_loop, open_loop and offline are"
     );
     assert_eq!(
         refusal(card, "single_stream,1,1000,,100,tpot,1,"),

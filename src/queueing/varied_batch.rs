@@ -48,7 +48,11 @@ impl VariedBatchQueue {
     /// # Errors
     /// [`QueueError::Number`] for a rate or a time that is not from 1e-100 to 1e100, [`QueueError::Count`] for a largest batch that is not from 1 to 100,000,
     /// [`QueueError::Unstable`] if full batches cannot keep up, [`QueueError::NoEnd`] so near to that point that the queue has too many states.
-    pub fn new<const K: usize>(arrival_rate: f64, largest: u64, times: impl Fn(u64) -> [f64; K]) -> Result<Self, QueueError> {
+    pub fn new<const K: usize>(
+        arrival_rate: f64,
+        largest: u64,
+        times: impl Fn(u64) -> [f64; K],
+    ) -> Result<Self, QueueError> {
         let arrival_rate = check::positive("arrival rate", arrival_rate)?;
         let largest = check::count("largest batch", largest, 1, 100_000)?;
         for time in times(1).into_iter().chain(times(largest)) {
@@ -58,7 +62,9 @@ impl VariedBatchQueue {
         let load = check::stable(arrival_rate * full.iter().sum::<f64>() / K as f64 / largest as f64)?;
         let chain = Chain { arrival_rate, largest, times: &times };
         let states = chain.states(load, &full);
-        let width = 2.0 * 8.0 * (arrival_rate * longest(&full)).sqrt() + arrival_rate * (longest(&full) - shortest(&full)) + 40.0;
+        let width = 2.0 * 8.0 * (arrival_rate * longest(&full)).sqrt()
+            + arrival_rate * (longest(&full) - shortest(&full))
+            + 40.0;
         if states * width * width.min(states) > WORK_LIMIT {
             return Err(QueueError::NoEnd { states: states as u64, ratio: 1.0 - chain.decay(load, &full) });
         }

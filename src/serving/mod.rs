@@ -1,6 +1,7 @@
 //! Serving under load: many requests at once, in steady state.
 
 mod capacity;
+mod disaggregated;
 mod draw;
 mod error;
 pub mod metrics;
@@ -8,6 +9,7 @@ mod mix;
 mod operating;
 mod pattern;
 mod published;
+mod replicas;
 mod requests;
 mod rules;
 mod scenario;
@@ -19,8 +21,10 @@ mod whole_batch;
 pub use capacity::{
     Binding, Capacity, Criterion, CurvePoint, Knee, Stability, Statistic, Target, TargetBreach, Verdict,
 };
+pub use disaggregated::{Bottleneck, Disaggregated, DisaggregatedState, KvTransfer, Pool, PromptOrder, Reuse, Split, balanced_ratio};
 pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};
+pub use replicas::{ReplicatedState, Replicas, Router};
 pub use rules::{Limit, ServingRules};
 pub use scenario::{Demand, Felt, Scenario, ScenarioAnswer, ScenarioError};
 pub use server::Server;

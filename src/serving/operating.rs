@@ -3,6 +3,7 @@
 use super::pattern::{Pattern, prompt_steps};
 use crate::engine::PromptPolicy;
 use super::mix::StepMix;
+use super::replicas::Arriving;
 use super::rules::{Limit, ServingRules};
 use crate::units::Seconds;
 
@@ -92,6 +93,11 @@ impl Overflow {
 
     pub(super) fn mean(&self) -> Seconds {
         self.wait * self.share
+    }
+
+    /// With more regular arrivals fewer prompts come together; in bursts they wait for longer.
+    pub(super) fn thinned(self, arriving: Arriving) -> Self {
+        Self { share: self.share * arriving.scv.min(1.0), wait: self.wait * arriving.scv.max(1.0) }
     }
 }
 

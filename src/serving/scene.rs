@@ -3,6 +3,7 @@
 use super::mix::StepMix;
 use super::operating::{MANY, Operating, Overflow};
 use super::pattern::prompts_per_step;
+use super::replicas::Arriving;
 use super::rules::ServingRules;
 use crate::engine::PromptPolicy;
 use crate::units::Seconds;
@@ -105,8 +106,6 @@ pub(super) struct Spread {
     pub(super) prompts: f64,
     /// Gini's coefficient of the answers' lengths.
     pub(super) gini: f64,
-    /// Variance over mean of the number of arrivals in a long time: 1 if they are independent.
-    pub(super) arrivals: f64,
 }
 
 /// An open system in the mean, and how it fluctuates around it.
@@ -136,7 +135,7 @@ pub(super) struct OpenMean {
 }
 
 impl OpenMean {
-    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, rate: f64, spread: Spread) -> Self {
+    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, rate: f64, spread: Spread, arriving: Arriving) -> Self {
         let steps = mix.decode_steps;
         let mut sequences: f64 = rate * steps * mix.step(0.0, 1.0).as_seconds();
         let at = |sequences: f64| StepLine::new(mix, rules, sequences.max(MIN_SEQUENCES));
@@ -166,9 +165,9 @@ impl OpenMean {
         }
         let own = (rate * stall).min(0.999);
         let base = (line.pure - slope * sequences).max(0.02 * line.pure).max(f64::MIN_POSITIVE);
-        let clusters = spread.arrivals * (1.0 + own * own * spread.prompts) / ((1.0 - own) * (1.0 - own));
+        let clusters = (arriving.dispersion() + own * own * spread.prompts) / ((1.0 - own) * (1.0 - own));
         let amplified = if line.pure > 0.0 { (line.pure / base).max(1.0) } else { 1.0 };
-        let variance = sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - spread.gini)).max(0.0);
+        let variance = arriving.shared(sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - spread.gini)).max(0.0));
         // Sequences as tokens see them, with the token's own.
         let seen = if sequences > 0.0 { sequences + variance / sequences } else { 1.0 };
         let gap = mix.step(0.0, seen.max(1.0)).as_seconds() / (1.0 - own);
@@ -342,7 +341,7 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
     let excess = (variance - mean).max(1e-6 * mean);
     let shape = mean * mean / excess;
     let odds = mean / (mean + shape);
-    let deviation = variance.sqrt();
+    let deviation = variance.max(mean).sqrt();
     let start = (mean - 6.0 * deviation).floor().max(0.0);
     let end = (mean + 9.0 * deviation + 10.0).ceil();
     // Two passes over unnormalised weights: their sum, then the means of equal shares.
@@ -376,6 +375,11 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
     while node < NODES {
         nodes[node] = if filled > 0.0 { sum / filled } else { end };
         node += 1;
+    }
+    // More regular than independent arrivals: the same shape, narrower.
+    if variance < mean {
+        let narrower = (variance.max(0.0) / mean).sqrt();
+        nodes.iter_mut().for_each(|node| *node = mean + (*node - mean) * narrower);
     }
     nodes
 }

@@ -4,6 +4,7 @@ use super::draw::{self, Drawn, Waits, TABLE, table_share};
 use super::metrics::{Goodput, LoadSummary};
 use super::operating::{Clients, FirstToken, Operating};
 use super::requests::Drawing;
+use super::replicas::Arriving;
 use super::rules::Limit;
 use super::scene::{OpenMean, Scene, Spread, overflow_at};
 use super::{Server, ServingError};
@@ -123,7 +124,7 @@ impl Server<'_> {
             Arrivals::AllAtOnce { .. } => Ok(self.offline(slo)),
             other => {
                 let rate = other.mean_rate().unwrap_or(RequestsPerSecond::ZERO);
-                self.open_loop_of(rate, other.gap_variation().unwrap_or(1.0), slo)
+                self.open_loop_of(rate, Arriving::renewal(other.gap_variation().unwrap_or(1.0)), slo)
             }
         }
     }
@@ -133,11 +134,11 @@ impl Server<'_> {
     /// # Errors
     /// [`ServingError`].
     pub fn open_loop(&self, rate: RequestsPerSecond, slo: &Slo) -> Result<SteadyState, ServingError> {
-        self.open_loop_of(rate, 1.0, slo)
+        self.open_loop_of(rate, Arriving::POISSON, slo)
     }
 
-    /// With requests whose gaps have this squared coefficient of variation: the inverse of vLLM's `--burstiness`.
-    fn open_loop_of(&self, rate: RequestsPerSecond, gap_variation: f64, slo: &Slo) -> Result<SteadyState, ServingError> {
+    /// The same with requests as a router lets them through, or in bursts.
+    pub(super) fn open_loop_of(&self, rate: RequestsPerSecond, arriving: Arriving, slo: &Slo) -> Result<SteadyState, ServingError> {
         let seconds = rate.as_requests_per_second();
         if !(seconds.is_finite() && seconds >= 0.0) {
             return Err(ServingError::Number { what: "the request rate", value: seconds, expected: "requests per second from 0 on" });
@@ -167,17 +168,16 @@ impl Server<'_> {
         if let Some(whole) = &self.whole {
             return self.whole_batches(whole, rate, slo);
         }
-        let spread = self.spread(gap_variation);
-        let mean = OpenMean::new(mix, rules, per_second, spread);
-        let mut overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second);
-        // As in a single queue (Kingman): what waits grows with the variation of arrivals and of prompts.
-        overflow.wait = overflow.wait * ((gap_variation + spread.prompts) / (1.0 + spread.prompts));
+        let spread = self.spread();
+        let mean = OpenMean::new(mix, rules, per_second, spread, arriving);
+        let overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second).thinned(arriving);
         let scene = Scene::open(mix, rules, &mean, overflow);
         let first = scene.first_token();
         let tpot = Seconds::from_seconds(mean.tpot);
         let residence = first.total() + tpot * mix.decode_steps;
         let placed = per_second * residence.as_seconds();
-        let waiting = self.waiting(rate, gap_variation, placed, mean.variance, residence)?;
+        let waiting = self.waiting(rate, placed, mean.variance, residence)?;
+        let waiting = waiting.thinned(arriving.wait_ratio(rho, rules.slots().0, self.residence_scv()));
         let ttft = self.parts(first, waiting.mean);
         let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waiting.waits };
         let load = Load { rate, rho: Some(rho), ttft, tpot, batch: placed, queue: per_second * waiting.mean.as_seconds(), limit: Limit::Clients };
@@ -274,21 +274,21 @@ impl Server<'_> {
 
     /// How much requests differ. Gini's coefficient is 0.57 times the coefficient of variation: within 0.01 for uniform and normal lengths, 0.07 for
     /// exponential ones.
-    fn spread(&self, gap_variation: f64) -> Spread {
+    fn spread(&self) -> Spread {
         let moments = self.lengths.moments();
         let prompts = moments.prompt_deviation() / moments.prompt;
         let outputs = moments.output_deviation() / moments.output;
-        Spread { prompts: prompts * prompts, gini: (0.57 * outputs).min(0.9), arrivals: gap_variation }
+        Spread { prompts: prompts * prompts, gini: (0.57 * outputs).min(0.9) }
     }
 
     /// Waiting for a place, where there may be too few.
-    fn waiting(&self, rate: RequestsPerSecond, gap_variation: f64, placed: f64, variance: f64, residence: Seconds) -> Result<Waiting, ServingError> {
+    fn waiting(&self, rate: RequestsPerSecond, placed: f64, variance: f64, residence: Seconds) -> Result<Waiting, ServingError> {
         let (slots, _) = self.rules.slots();
         let none = Waiting { mean: Seconds::ZERO, waits: Waits::Exponential { share: 0.0, mean: Seconds::ZERO } };
         if placed + 6.0 * variance.sqrt() + 6.0 < slots as f64 {
             return Ok(none);
         }
-        if slots == 1 && self.lengths.is_fixed() && gap_variation == 1.0 {
+        if slots == 1 && self.lengths.is_fixed() {
             let exact = Md1::new(rate.as_requests_per_second(), residence.as_seconds())?;
             let mut table = [0.0; TABLE];
             for (index, wait) in table.iter_mut().enumerate() {
@@ -297,7 +297,7 @@ impl Server<'_> {
             return Ok(Waiting { mean: Seconds::from_seconds(exact.mean_wait()), waits: Waits::Table(Box::new(table)) });
         }
         let summary = self.chain(rate, slots)?;
-        let mean = Seconds::from_seconds(summary.mean_wait() * self.wait_ratio(rate / self.max_rate, slots, gap_variation));
+        let mean = Seconds::from_seconds(summary.mean_wait() * self.wait_ratio(rate / self.max_rate, slots));
         Ok(Waiting { mean, waits: Waits::Exponential { share: summary.probability_full, mean } })
     }
 
@@ -323,12 +323,12 @@ impl Server<'_> {
     }
 
     /// Mean wait for a place over that of exponential residences.
-    fn wait_ratio(&self, rho: f64, slots: u64, gap_variation: f64) -> f64 {
+    fn wait_ratio(&self, rho: f64, slots: u64) -> f64 {
         let scv = self.residence_scv();
         let ratio = || {
             let service = Service::with_scv(1.0, scv).ok()?;
             let arrival = rho * slots as f64;
-            let all = Mgc::new(arrival, service, slots).ok()?.with_arrival_scv(gap_variation).ok()?.mean_wait().ok()?;
+            let all = Mgc::new(arrival, service, slots).ok()?.mean_wait().ok()?;
             let exponential = Mmc::new(arrival, 1.0, slots).ok()?.mean_wait();
             (exponential > 0.0).then_some(all / exponential)
         };
@@ -358,6 +358,25 @@ struct Load {
 struct Waiting {
     mean: Seconds,
     waits: Waits,
+}
+
+impl Waiting {
+    /// With a mean of so many times as much.
+    fn thinned(self, ratio: f64) -> Self {
+        if ratio == 1.0 {
+            return self;
+        }
+        let waits = match self.waits {
+            Waits::Exponential { share, mean } => Waits::Exponential { share: share * ratio.min(1.0).sqrt(), mean: mean * ratio },
+            Waits::Steady { mean, deviation } => Waits::Steady { mean: mean * ratio, deviation: deviation * ratio },
+            Waits::Uniform { longest } => Waits::Uniform { longest: longest * ratio },
+            Waits::Table(mut table) => {
+                table.iter_mut().for_each(|wait| *wait *= ratio);
+                Waits::Table(table)
+            }
+        };
+        Self { mean: self.mean * ratio, waits }
+    }
 }
 
 /// More sequences than any engine runs.

@@ -45,8 +45,9 @@ struct Size {
     /// The first decode step, and by how much each is longer than the one before.
     first: f64,
     growth: f64,
-    /// Steps of the longest answer.
+    /// Steps of the longest answer: mean and standard deviation of each class.
     longest: [f64; CLASSES],
+    within: [f64; CLASSES],
 }
 
 impl Size {
@@ -56,10 +57,11 @@ impl Size {
 
     fn times(&self) -> [f64; TIMES] {
         let mut times = [0.0; TIMES];
-        for (pair, steps) in times.chunks_exact_mut(2).zip(self.longest) {
-            let decode = self.decode(steps);
-            pair[0] = (self.prompts - self.deviation).max(0.1 * self.prompts) + decode;
-            pair[1] = 2.0 * (self.prompts + decode) - pair[0];
+        for (pair, (steps, within)) in times.chunks_exact_mut(2).zip(self.longest.into_iter().zip(self.within)) {
+            let time = self.prompts + self.decode(steps);
+            let answers = (self.first + self.growth * steps) * within;
+            let deviation = self.deviation.hypot(answers).min(0.9 * time);
+            (pair[0], pair[1]) = (time - deviation, time + deviation);
         }
         times
     }
@@ -72,15 +74,16 @@ impl Size {
         let width = other.batch - self.batch;
         let part = if width > 0.0 { (batch - self.batch) / width } else { 0.0 };
         let at = |own: f64, others: f64| own + (others - own) * part;
-        let mut longest = self.longest;
-        longest.iter_mut().zip(other.longest).for_each(|(own, others)| *own = at(*own, others));
+        let each =
+            |own: [f64; CLASSES], others: [f64; CLASSES]| std::array::from_fn(|class| at(own[class], others[class]));
         Self {
             batch,
             prompts: at(self.prompts, other.prompts),
             deviation: at(self.deviation, other.deviation),
             first: at(self.first, other.first),
             growth: at(self.growth, other.growth),
-            longest,
+            longest: each(self.longest, other.longest),
+            within: each(self.within, other.within),
         }
     }
 }
@@ -162,7 +165,7 @@ impl Size {
         let model = mix.model();
         let b = batch as f64;
         let prompt = (mix.prompt_tokens + mix.cached_tokens).round().max(1.0) as u64;
-        let longest = longest_of(answers, b);
+        let (longest, within) = longest_of(answers, b);
         let most = (longest[CLASSES - 1].round() as u64).max(2);
         let first = model.decode_step(batch, prompt).total().as_seconds();
         let run = model.decode_run(batch, prompt, most).total().as_seconds();
@@ -171,13 +174,17 @@ impl Size {
         let prompts = prompt_time(mix, b);
         // Prompts vary independently of each other.
         let deviation = alone_deviation(mix, lengths) * b.sqrt() * (prompts / (b * prompt_time(mix, 1.0))).min(1.0);
-        Self { batch: b, prompts, deviation, first, growth, longest }
+        Self { batch: b, prompts, deviation, first, growth, longest, within }
     }
 }
 
 /// The prefill of a batch: all its prompts, in steps of at most so many tokens as the engine allows.
 fn prompt_time(mix: &StepMix<'_>, prompts: f64) -> f64 {
-    let room = mix.model().deployment().max_tokens_per_step().map_or(f64::INFINITY, |tokens| tokens as f64 / mix.prompt_tokens);
+    let room = mix
+        .model()
+        .deployment()
+        .max_tokens_per_step()
+        .map_or(f64::INFINITY, |tokens| tokens as f64 / mix.prompt_tokens);
     super::pattern::prompt_steps(mix, room.max(f64::MIN_POSITIVE), prompts).as_seconds()
 }
 
@@ -186,7 +193,8 @@ fn alone_deviation(mix: &StepMix<'_>, lengths: &Lengths) -> f64 {
     let share = if mix.prompt_tokens > 0.0 { mix.prompt_tokens / (mix.prompt_tokens + mix.cached_tokens) } else { 1.0 };
     let (mut mean, mut square) = (0.0, 0.0);
     for point in lengths.points() {
-        let time = mix.model().prefill(&Request::new((point.prompt * share).round().max(1.0) as u64, 1)).total().as_seconds();
+        let time =
+            mix.model().prefill(&Request::new((point.prompt * share).round().max(1.0) as u64, 1)).total().as_seconds();
         mean += point.weight * time;
         square += point.weight * time * time;
     }
@@ -204,10 +212,10 @@ fn answers(lengths: &Lengths) -> Vec<f64> {
     answers
 }
 
-/// The longest of `batch` answers: means over classes of equal probability.
-fn longest_of(answers: &[f64], batch: f64) -> [f64; CLASSES] {
+/// The longest of `batch` answers: means and standard deviations in classes of equal probability.
+fn longest_of(answers: &[f64], batch: f64) -> ([f64; CLASSES], [f64; CLASSES]) {
     let count = answers.len() as f64;
-    let mut classes = [0.0; CLASSES];
+    let (mut classes, mut squares) = ([0.0; CLASSES], [0.0; CLASSES]);
     let mut passed = 0.0_f64;
     for (index, steps) in answers.iter().enumerate() {
         let until = ((index as f64 + 1.0) / count).powf(batch);
@@ -216,18 +224,20 @@ fn longest_of(answers: &[f64], batch: f64) -> [f64; CLASSES] {
             let class = (from as usize).min(CLASSES - 1);
             let end = if class == CLASSES - 1 { to } else { to.min((class + 1) as f64) };
             classes[class] += steps * (end - from);
+            squares[class] += steps * steps * (end - from);
             from = end;
         }
         passed = until;
     }
-    classes
+    let within = std::array::from_fn(|class| (squares[class] - classes[class] * classes[class]).max(0.0).sqrt());
+    (classes, within)
 }
 
 /// The largest batch that has a place each, and room for every prompt and the longest answer as often.
 fn largest_batch(mix: &StepMix<'_>, rules: &ServingRules, lengths: &Lengths, answers: &[f64]) -> (u64, Limit) {
     let most = rules.max_sequences.clamp(1, LARGEST);
     let room = |batch: u64| {
-        let longest = longest_of(answers, batch as f64).iter().sum::<f64>() / CLASSES as f64 + 1.0;
+        let longest = longest_of(answers, batch as f64).0.iter().sum::<f64>() / CLASSES as f64 + 1.0;
         mix.model().memory().fits(batch, (lengths.moments().prompt + longest).ceil() as u64)
     };
     match largest_where(1, most, room) {
@@ -238,7 +248,12 @@ fn largest_batch(mix: &StepMix<'_>, rules: &ServingRules, lengths: &Lengths, ans
 }
 
 impl Server<'_> {
-    pub(super) fn whole_batches(&self, whole: &WholeBatch, rate: RequestsPerSecond, slo: &Slo) -> Result<SteadyState, ServingError> {
+    pub(super) fn whole_batches(
+        &self,
+        whole: &WholeBatch,
+        rate: RequestsPerSecond,
+        slo: &Slo,
+    ) -> Result<SteadyState, ServingError> {
         let per_second = rate.as_requests_per_second();
         let queue = VariedBatchQueue::new(per_second, whole.largest, |batch| whole.at(batch as f64).times())?;
         let mut means = Means::default();
@@ -246,20 +261,29 @@ impl Server<'_> {
             means.add(whole, queue.batch_of(waiting as u64).0 as f64, probability);
         }
         let means = means.finished(queue.mean_wait());
-        let drawn = places().iter().zip(&self.drawn_lengths).map(|(place, lengths)| self.in_batch(whole, &queue, per_second, place, lengths.1));
+        let drawn = places()
+            .iter()
+            .zip(&self.drawn_lengths)
+            .map(|(place, lengths)| self.in_batch(whole, &queue, per_second, place, lengths.1));
         let batch = means.batch_over_time * queue.utilization();
         let waits = per_second * queue.mean_wait();
         Ok(self.batched_state(rate, (Some(queue.load()), batch, waits, Limit::Clients), &means, drawn.collect(), slo))
     }
 
-    pub(super) fn whole_batches_closed(&self, whole: &WholeBatch, clients: f64, think_time: Seconds, slo: &Slo) -> SteadyState {
+    pub(super) fn whole_batches_closed(
+        &self,
+        whole: &WholeBatch,
+        clients: f64,
+        think_time: Seconds,
+        slo: &Slo,
+    ) -> SteadyState {
         let away = (think_time + self.rules.front_end).as_seconds();
         let (batch, per_second) = whole.closed(clients, away);
         let size = whole.at(batch);
         let mut means = Means::default();
         means.add(whole, batch, 1.0);
-        // Little's law: whoever neither is away nor has his answer written waits for a batch.
-        let present = size.prompts + means.decode + away;
+        // Little's law: who is neither away nor in a batch waits for one.
+        let present = size.prompts + whole.decoding(&size).0 + away;
         let wait = (clients / per_second - present).max(0.0);
         let means = means.finished(wait);
         let drawn = places().iter().zip(&self.drawn_lengths).map(|(place, lengths)| {
@@ -273,7 +297,14 @@ impl Server<'_> {
         self.batched_state(rate, (None, batch * busy, per_second * wait, limit), &means, drawn.collect(), slo)
     }
 
-    fn batched_state(&self, rate: RequestsPerSecond, load: (Option<f64>, f64, f64, Limit), means: &Means, drawn: Vec<Drawn>, slo: &Slo) -> SteadyState {
+    fn batched_state(
+        &self,
+        rate: RequestsPerSecond,
+        load: (Option<f64>, f64, f64, Limit),
+        means: &Means,
+        drawn: Vec<Drawn>,
+        slo: &Slo,
+    ) -> SteadyState {
         let (rho, batch, waiting, limit) = load;
         let seconds = Seconds::from_seconds;
         let ttft = TimeToFirstToken {
@@ -286,7 +317,8 @@ impl Server<'_> {
         let decodes = self.mix.decode_steps > 0.0;
         let share = draw::good_share(&drawn, slo);
         let [ttfts, tpots, e2es] = draw::percentiles(&drawn, [ttft.total(), tpot, e2e]);
-        let mut gaps: Vec<_> = drawn.iter().zip(&self.drawn_lengths).map(|(of, lengths)| (of.tpot, lengths.1 - 1.0)).collect();
+        let mut gaps: Vec<_> =
+            drawn.iter().zip(&self.drawn_lengths).map(|(of, lengths)| (of.tpot, lengths.1 - 1.0)).collect();
         let max_rate = self.max_rate();
         let summary = LoadSummary {
             rho: rho.or(Some((rate / max_rate).min(1.0))),
@@ -329,7 +361,8 @@ impl Server<'_> {
 
 /// The batch that runs at a random moment while the server works, and how many are left over by it.
 fn found_batch(whole: &WholeBatch, queue: &VariedBatchQueue, share: f64) -> (f64, f64) {
-    let time = |waiting: usize, probability: f64| probability * whole.at(queue.batch_of(waiting as u64).0 as f64).time();
+    let time =
+        |waiting: usize, probability: f64| probability * whole.at(queue.batch_of(waiting as u64).0 as f64).time();
     let states = || queue.waiting().iter().enumerate();
     let total: f64 = states().map(|(waiting, &probability)| time(waiting, probability)).sum();
     let mut passed = 0.0;
