@@ -7,19 +7,17 @@ mod shared;
 
 use clap::Parser;
 use llm_roofline::prelude::*;
-use llm_roofline::serving::{Server, Statistic, Target};
+use llm_roofline::serving::{Server, Statistic, Target, TimeToFirstToken};
 use llm_roofline::workload::{Lengths, Slo};
 use std::error::Error;
 
 /// Predicts the steady state of a deployment under load.
 #[derive(Parser)]
 struct Arguments {
-    /// Model: a name of the catalog, a config.json, a GGUF file or a profile
     #[arg(long, default_value = "llama-3.1-8b")]
     model: String,
     #[arg(long, default_value = "h100-sxm-80gb")]
     device: String,
-    /// Devices that share every layer
     #[arg(long, default_value_t = 1)]
     count: u32,
     #[arg(long, default_value = "vllm-2026")]
@@ -34,10 +32,9 @@ struct Arguments {
     prompt: u64,
     #[arg(long, default_value_t = 300)]
     output: u64,
-    /// Limit on the time to first token
+    /// Limits on the time to first token and per output token
     #[arg(long)]
     slo_ttft_ms: Option<f64>,
-    /// Limit on the time per output token
     #[arg(long)]
     slo_tpot_ms: Option<f64>,
     /// Prints nothing but the report as JSON
@@ -54,39 +51,33 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let deployment = shared::deployment(&arguments.model, system, &arguments.engine, None, None)?;
     let model = StepModel::compile(&deployment)?;
     let server = Server::new(&model, &Lengths::fixed(arguments.prompt, arguments.output)?)?;
-    let limit = |millis: Option<f64>| millis.map(Seconds::from_millis);
     let mut slo = Slo::default();
-    (slo.ttft, slo.tpot) = (limit(arguments.slo_ttft_ms), limit(arguments.slo_tpot_ms));
+    slo.ttft = arguments.slo_ttft_ms.map(Seconds::from_millis);
+    slo.tpot = arguments.slo_tpot_ms.map(Seconds::from_millis);
     let rate = arguments.rate.map_or(server.max_rate() * 0.5, RequestsPerSecond::from_requests_per_second);
-    let state = match arguments.concurrency {
-        Some(concurrency) => server.closed_loop(concurrency as f64, Seconds::ZERO, &slo),
-        None => server.open_loop(rate, &slo)?,
+    let (state, verdict) = match arguments.concurrency {
+        Some(count) => (server.closed_loop(count.max(1) as f64, Seconds::ZERO, &slo), "stable, as clients wait".into()),
+        None => (server.open_loop(rate, &slo)?, server.stability(rate)?.to_string()),
     };
     if arguments.json {
         return Ok(state.summary.to_json() + "\n");
     }
-    let mut text = format!("{} of at most {}\n{}\n", state.rate, state.max_rate, state.summary);
-    let parts = [
-        ("front end", state.ttft.front_end),
-        ("waiting for a place", state.ttft.queue + state.ttft.gathering),
-        ("the step that runs", state.ttft.running_step),
-        ("prompts before", state.ttft.prompts_before),
-        ("own prompt", state.ttft.prefill),
-    ];
-    let parts = parts.map(|(name, time)| format!("{name} {time}")).join(" + ");
-    text += &format!("\nMean TTFT {} = {parts}\n", state.ttft.total());
-    text += &format!("Load: {}\n", server.stability(if arguments.concurrency.is_some() { state.rate } else { rate })?);
+    let TimeToFirstToken { front_end, running_step, prompts_before, prefill, .. } = state.ttft;
+    let waiting = state.ttft.queue + state.ttft.gathering;
+    let mut text = format!("{} of at most {}: {verdict}\n{}\n", state.rate, state.max_rate, state.summary);
+    text += &format!("Mean TTFT {} = front end {front_end} + waiting for a place {waiting} + ", state.ttft.total());
+    text += &format!("running step {running_step} + earlier prompts {prompts_before} + own prompt {prefill}\n");
     text += &format!("Knee: {}\n", server.knee()?);
     if !slo.is_empty() {
-        text += &format!("Within {slo} (p99): {}\n", server.max_rate_under(&Target::at(&slo, Statistic::P99)?)?);
-        text += &format!("Within {slo} (90 % of requests): {}\n", server.max_rate_under(&Target::goodput(slo, 0.9)?)?);
+        text += &format!("{slo} at p99: {}\n", server.max_rate_under(&Target::at(&slo, Statistic::P99)?)?);
+        text += &format!("{slo} for 90 %: {}\n", server.max_rate_under(&Target::goodput(slo, 0.9)?)?);
     }
-    text += "\n      rate   rho   mean TTFT    p99 TTFT   mean TPOT    mean E2E        output\n";
+    text += "\n         rate   rho   mean TTFT    p99 TTFT   mean TPOT    mean E2E        output\n";
     for point in server.curve(12)? {
         let tpot = point.tpot.map_or("-".into(), |tpot| tpot.mean.to_string());
         let [ttft, p99, e2e] = [point.ttft.mean, point.ttft.p99, point.e2e.mean].map(|latency| latency.to_string());
         let [rate, output] = [point.rate.to_string(), point.output_tps_total.to_string()];
-        text += &format!("{rate:>10}{:>6.2}{ttft:>12}{p99:>12}{tpot:>12}{e2e:>12}{output:>14}\n", point.rho);
+        text += &format!("{rate:>13}{:>6.2}{ttft:>12}{p99:>12}{tpot:>12}{e2e:>12}{output:>14}\n", point.rho);
     }
     Ok(text)
 }
