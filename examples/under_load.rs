@@ -7,7 +7,7 @@ mod shared;
 
 use clap::Parser;
 use llm_roofline::prelude::*;
-use llm_roofline::serving::{Server, Statistic, Target, TimeToFirstToken};
+use llm_roofline::serving::{Server, Statistic, Target};
 use llm_roofline::workload::{Lengths, Slo};
 use std::error::Error;
 
@@ -32,12 +32,11 @@ struct Arguments {
     prompt: u64,
     #[arg(long, default_value_t = 300)]
     output: u64,
-    /// Limits on the time to first token and per output token
     #[arg(long)]
     slo_ttft_ms: Option<f64>,
     #[arg(long)]
     slo_tpot_ms: Option<f64>,
-    /// Prints nothing but the report as JSON
+    /// Nothing but the report
     #[arg(long)]
     json: bool,
 }
@@ -52,8 +51,8 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let model = StepModel::compile(&deployment)?;
     let server = Server::new(&model, &Lengths::fixed(arguments.prompt, arguments.output)?)?;
     let mut slo = Slo::default();
-    slo.ttft = arguments.slo_ttft_ms.map(Seconds::from_millis);
-    slo.tpot = arguments.slo_tpot_ms.map(Seconds::from_millis);
+    (slo.ttft, slo.tpot) =
+        (arguments.slo_ttft_ms.map(Seconds::from_millis), arguments.slo_tpot_ms.map(Seconds::from_millis));
     let rate = arguments.rate.map_or(server.max_rate() * 0.5, RequestsPerSecond::from_requests_per_second);
     let (state, verdict) = match arguments.concurrency {
         Some(count) => (server.closed_loop(count.max(1) as f64, Seconds::ZERO, &slo), "stable, as clients wait".into()),
@@ -62,15 +61,12 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     if arguments.json {
         return Ok(state.summary.to_json() + "\n");
     }
-    let TimeToFirstToken { front_end, running_step, prompts_before, prefill, .. } = state.ttft;
-    let waiting = state.ttft.queue + state.ttft.gathering;
     let mut text = format!("{} of at most {}: {verdict}\n{}\n", state.rate, state.max_rate, state.summary);
-    text += &format!("Mean TTFT {} = front end {front_end} + waiting for a place {waiting} + ", state.ttft.total());
-    text += &format!("running step {running_step} + earlier prompts {prompts_before} + own prompt {prefill}\n");
+    text += &format!("\nMean TTFT {}\n", state.ttft);
     text += &format!("Knee: {}\n", server.knee()?);
     if !slo.is_empty() {
-        text += &format!("{slo} at p99: {}\n", server.max_rate_under(&Target::at(&slo, Statistic::P99)?)?);
-        text += &format!("{slo} for 90 %: {}\n", server.max_rate_under(&Target::goodput(slo, 0.9)?)?);
+        text += &format!("Within {slo} (p99): {}\n", server.max_rate_under(&Target::at(&slo, Statistic::P99)?)?);
+        text += &format!("Within {slo} (90 % of requests): {}\n", server.max_rate_under(&Target::goodput(slo, 0.9)?)?);
     }
     text += "\n         rate   rho   mean TTFT    p99 TTFT   mean TPOT    mean E2E        output\n";
     for point in server.curve(12)? {

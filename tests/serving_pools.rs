@@ -14,7 +14,16 @@ use stepping::{Arrivals, Policy, Random, Simulation, Start, mean, percentile, po
 fn deployment(engine: &str) -> Deployment {
     let catalog = Catalog::embedded();
     let system = System::new(catalog.device("h100-sxm-80gb").unwrap(), 1).unwrap();
-    Deployment::new(catalog.model("llama-3.1-8b").unwrap(), system).with_engine(catalog.engine(engine).unwrap())
+    Deployment::new(catalog.model("llama-3.1-8b").unwrap(), system)
+        .with_engine(without_front_end(&catalog.engine(engine).unwrap()))
+}
+
+/// The simulation has neither a front end nor a scheduler that plans ahead.
+fn without_front_end(engine: &Engine) -> Engine {
+    let mut engine = engine.clone();
+    engine.host.per_request = None;
+    engine.scheduling.prompt_wait_steps = None;
+    engine
 }
 
 fn compiled(engine: &str) -> StepModel {

@@ -35,9 +35,16 @@ impl Configuration {
                 text(row.kv_format.as_deref()),
                 text(row.tag("backend")),
                 // The layout that answers most depends on the lengths.
-                if row.mode == "offline" { format!("{:?} {:?}", row.input_tokens, row.output_tokens) } else { String::new() },
+                if row.mode == "offline" {
+                    format!("{:?} {:?}", row.input_tokens, row.output_tokens)
+                } else {
+                    String::new()
+                },
             ],
-            settings: settings::stated(row).into_iter().chain(launches::all(row).map(|(name, value)| (name.into(), value.into()))).collect(),
+            settings: settings::stated(row)
+                .into_iter()
+                .chain(launches::all(row).map(|(name, value)| (name.into(), value.into())))
+                .collect(),
             counts: [row.device_count, row.tp, row.pp, row.ep, row.dp],
             flash_attention: row.flash_attention,
         }

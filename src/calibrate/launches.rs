@@ -41,8 +41,8 @@ pub(super) fn all(row: &Measurement) -> impl Iterator<Item = (&'static str, &'st
         ("wait-steps", Launched::WaitSteps),
         ("warm-up", Launched::WarmUp),
     ]
-        .into_iter()
-        .filter_map(|(name, setting)| launched(row, setting).map(|value| (name, value)))
+    .into_iter()
+    .filter_map(|(name, setting)| launched(row, setting).map(|value| (name, value)))
 }
 
 /// A line of the table.

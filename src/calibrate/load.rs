@@ -51,7 +51,8 @@ impl LoadPlan {
         }
         let mut assumptions = Vec::new();
         let lengths = lengths(row, &mut assumptions)?;
-        let requests = row.tag("requests").and_then(|requests| requests.parse().ok()).filter(|requests: &f64| *requests >= 1.0);
+        let requests =
+            row.tag("requests").and_then(|requests| requests.parse().ok()).filter(|requests: &f64| *requests >= 1.0);
         let missing = |column| Refusal::Length { column, is_zero: false, metric: metric.into() };
         let amount = match row.mode.as_str() {
             "closed_loop" => row.concurrency.ok_or_else(|| missing("concurrency"))?,
@@ -145,10 +146,13 @@ fn lengths(row: &Measurement, assumptions: &mut Vec<String>) -> Result<Lengths, 
     if row.has_tag("lengths-x0.9") {
         // Lengths between 0.8 and 1.0 of the nominal ones, in the mean 0.9.
         assumptions.push("lengths between 0.8 and 1.0 of the nominal ones".into());
-        let around = |mean: f64| LengthDistribution::uniform((mean * 8.0 / 9.0).round() as u64, (mean / 0.9).round() as u64);
+        let around =
+            |mean: f64| LengthDistribution::uniform((mean * 8.0 / 9.0).round() as u64, (mean / 0.9).round() as u64);
         return Ok(Lengths::independent(around(input)?, around(output)?)?);
     }
-    if let Some(ratio) = row.tag("range-ratio").and_then(|ratio| ratio.parse::<f64>().ok()).filter(|ratio| *ratio > 0.0 && *ratio < 1.0) {
+    if let Some(ratio) =
+        row.tag("range-ratio").and_then(|ratio| ratio.parse::<f64>().ok()).filter(|ratio| *ratio > 0.0 && *ratio < 1.0)
+    {
         let around = |mean: f64| LengthDistribution::uniform_ratio(mean.round() as u64, ratio);
         return Ok(Lengths::independent(around(input)?, around(output)?)?);
     }
@@ -192,14 +196,18 @@ pub(super) fn best_layout(row: &Measurement, deployment: Deployment, assumptions
     if !undecided {
         return deployment;
     }
-    let spread = deployment.clone().with_tensor_parallel(1).with_expert_parallel(row.tp).with_data_parallel_attention(row.tp);
+    let spread =
+        deployment.clone().with_tensor_parallel(1).with_expert_parallel(row.tp).with_data_parallel_attention(row.tp);
     let rate = |deployment: &Deployment| {
         let lengths = lengths(row, &mut Vec::new()).ok()?;
         let model = StepModel::compile(deployment).ok()?;
         Some(Server::new(&model, &lengths).ok()?.max_rate().as_requests_per_second())
     };
     if rate(&spread).unwrap_or(0.0) > rate(&deployment).unwrap_or(0.0) {
-        assumptions.push(format!("attention on each of {} devices for itself, experts over all of them: the faster layout", row.tp));
+        assumptions.push(format!(
+            "attention on each of {} devices for itself, experts over all of them: the faster layout",
+            row.tp
+        ));
         return spread;
     }
     deployment

@@ -39,9 +39,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod deployed;
 #[cfg(feature = "fit")]
 pub mod fit;
-mod deployed;
 mod launches;
 mod load;
 mod measurement;

@@ -1,7 +1,7 @@
 //! Rows of the metric `speedup`: how many times faster an engine was with speculative decoding than without.
 
-use super::measurement::Measurement;
 use super::deployed::weights;
+use super::measurement::Measurement;
 use super::predict::Refusal;
 use super::score::SPEEDUP;
 use crate::catalog::Catalog;

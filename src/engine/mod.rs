@@ -271,11 +271,10 @@ impl Engine {
 
     fn check_scheduling(&self, file: &str) -> Result<(), ProfileError> {
         let scheduling = &self.scheduling;
-        if let Some(steps) = scheduling.prompt_wait_steps.as_ref().map(|steps| steps.value) {
-            if !(steps.is_finite() && steps >= 0.0) {
-                let message = format!("is {steps}, expected a number of steps from 0 on");
-                return Err(ProfileError::at_key(file, "scheduling.prompt_wait_steps", message));
-            }
+        let steps = scheduling.prompt_wait_steps.as_ref().map_or(0.0, |steps| steps.value);
+        if !(steps.is_finite() && steps >= 0.0) {
+            let message = format!("is {steps}, expected a number of steps from 0 on");
+            return Err(ProfileError::at_key(file, "scheduling.prompt_wait_steps", message));
         }
         let by_device = [
             ("scheduling.max_tokens_per_step", &scheduling.max_tokens_per_step),

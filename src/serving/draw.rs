@@ -83,14 +83,12 @@ pub(super) struct Drawn {
 
 /// Percentiles of the times to first token, times per token and end-to-end latencies; their means are known better than the requests tell.
 pub(super) fn percentiles(drawn: &[Drawn], means: [Seconds; 3]) -> [Percentiles; 3] {
-    let samples: [fn(&Drawn) -> (f64, f64); 3] = [
-        |request| (request.ttft, request.weights.0),
-        |request| (request.tpot, request.weights.1),
-        |request| (request.e2e, request.weights.0 * request.weights.1),
-    ];
     let mut buffer = [(0.0, 0.0); MOST];
     [0, 1, 2].map(|metric| {
-        buffer.iter_mut().zip(drawn).for_each(|(sample, request)| *sample = samples[metric](request));
+        for (sample, request) in buffer.iter_mut().zip(drawn) {
+            let (start, pace) = request.weights;
+            *sample = [(request.ttft, start), (request.tpot, pace), (request.e2e, start * pace)][metric];
+        }
         weighted(&mut buffer[..drawn.len()], means[metric], true)
     })
 }
@@ -213,7 +211,11 @@ impl Waits {
             Self::Uniform { longest } => longest.as_seconds() * share,
             Self::Exponential { share: positive, mean } => {
                 let rest = 1.0 - share;
-                if rest >= *positive || *positive <= 0.0 { 0.0 } else { mean.as_seconds() / positive * (positive / rest).ln() }
+                if rest >= *positive || *positive <= 0.0 {
+                    0.0
+                } else {
+                    mean.as_seconds() / positive * (positive / rest).ln()
+                }
             }
             Self::Table(table) => {
                 let position = (1.0 - (1.0 - share).sqrt()) * TABLE as f64 - 0.5;
@@ -229,7 +231,8 @@ impl Waits {
 pub(super) fn normal(share: f64) -> f64 {
     let tail = share.min(1.0 - share).max(1e-12);
     let t = (-2.0 * tail.ln()).sqrt();
-    let value =
-        t - (2.515_517 + 0.802_853 * t + 0.010_328 * t * t) / (1.0 + 1.432_788 * t + 0.189_269 * t * t + 0.001_308 * t * t * t);
+    let value = t
+        - (2.515_517 + 0.802_853 * t + 0.010_328 * t * t)
+            / (1.0 + 1.432_788 * t + 0.189_269 * t * t + 0.001_308 * t * t * t);
     if share < 0.5 { -value } else { value }
 }

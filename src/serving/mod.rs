@@ -21,10 +21,12 @@ mod whole_batch;
 pub use capacity::{
     Binding, Capacity, Criterion, CurvePoint, Knee, Stability, Statistic, Target, TargetBreach, Verdict,
 };
-pub use disaggregated::{Bottleneck, Disaggregated, DisaggregatedState, KvTransfer, Pool, PromptOrder, Reuse, Split, balanced_ratio};
+pub use disaggregated::{
+    Bottleneck, Disaggregated, DisaggregatedState, KvTransfer, Pool, PromptOrder, Reuse, Split, balanced_ratio,
+};
 pub use error::ServingError;
 pub use published::{BenchmarkClient, BenchmarkEstimate};
-pub use replicas::{ReplicatedState, Replicas, Router};
+pub use replicas::{Replicas, ReplicatedState, Router};
 pub use rules::{Limit, ServingRules};
 pub use scenario::{Demand, Felt, Scenario, ScenarioAnswer, ScenarioError};
 pub use server::Server;

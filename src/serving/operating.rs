@@ -1,10 +1,10 @@
 //! The point at which a deployment works with a fixed number of requests in it.
 
-use super::pattern::{Pattern, prompt_steps};
-use crate::engine::PromptPolicy;
 use super::mix::StepMix;
+use super::pattern::{Pattern, prompt_steps, prompts_per_step};
 use super::replicas::Arriving;
 use super::rules::{Limit, ServingRules};
+use crate::engine::PromptPolicy;
 use crate::units::Seconds;
 
 /// From the moment that the engine has a request, and a place for it, to its first token: the parts of the mean.
@@ -26,7 +26,13 @@ impl FirstToken {
     }
 
     /// For a request that comes with probability `met` while a step runs. Others come at `rate` per second; those of a step are processed together.
-    pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, pattern: &Pattern, rate: f64, met: f64) -> (Self, Overflow) {
+    pub(super) fn new(
+        mix: &StepMix<'_>,
+        rules: &ServingRules,
+        pattern: &Pattern,
+        rate: f64,
+        met: f64,
+    ) -> (Self, Overflow) {
         let seen = Self::seen(mix, rules, pattern, rate);
         let together = (1.0 + rate * pattern.seen().as_seconds()).min(pattern.room.max(1.0));
         let full = full_step(mix, rules, pattern);
@@ -36,7 +42,11 @@ impl FirstToken {
             _ => mix.step(together, pattern.sequences),
         };
         let overflow = Overflow::new(full, pattern.room, rate, rules.prompts == PromptPolicy::Chunked);
-        let gathering = if pattern.sequences > 0.0 { gathering(rules.prompt_wait_steps, pattern.pure, pattern.mean()) } else { Seconds::ZERO };
+        let gathering = if pattern.sequences > 0.0 {
+            gathering(rules.prompt_wait_steps, pattern.pure, pattern.mean())
+        } else {
+            Seconds::ZERO
+        };
         (Self { gathering, running_step: seen * (met / 2.0), prompts_before: overflow.mean(), own }, overflow)
     }
 
@@ -167,23 +177,27 @@ impl Operating {
         if steps <= 0.0 {
             return Self::prompts_only(mix, rules, placed);
         }
-        let mut sequences = placed;
+        // The share of its time that a request is being answered.
+        let mut answered = 1.0;
         let mut result = None;
+        // A request sees the prompts of all others, but not its own.
+        let among = 1.0 - 1.0 / placed.max(1.0);
         for _ in 0..ROUNDS {
-            // A request sees the prompts of all others, but not its own.
-            let among = 1.0 - 1.0 / placed.max(1.0);
-            let others = sequences * among;
-            let pattern = Pattern::new(mix, rules, sequences, others / steps);
+            let others = placed * among * answered;
+            // A token is emitted in a step with its own sequence.
+            let pattern = Pattern::new(mix, rules, others + placed.min(1.0), others / steps);
             let gap = pattern.mean();
-            let rate = sequences / (steps * gap.as_seconds());
-            let (first, overflow) = FirstToken::new(mix, rules, &Pattern { sequences: others, ..pattern }, rate * among, met);
+            let rate = placed * answered / (steps * gap.as_seconds());
+            let room = prompts_per_step(mix, rules, others);
+            let found = Pattern { sequences: others, room, ..pattern };
+            let (first, overflow) = FirstToken::new(mix, rules, &found, rate * among, met);
             let limit = if pattern.full { Limit::StepTokens } else { Limit::Clients };
             result = Some(Self { pattern, rate, first, overflow, wait: Seconds::ZERO, placed, limit });
             let decode = gap * steps;
-            let next = placed * (decode / (decode + first.total()));
+            let next = decode / (decode + first.total());
             // Where prompts fill all steps, answers are as many as their prompts can be processed for.
-            let bound = if pattern.full { sequences * pattern.room / (sequences / steps) } else { f64::INFINITY };
-            sequences = next.min(bound).max(1e-6);
+            let bound = if pattern.full { pattern.room * steps / placed } else { f64::INFINITY };
+            answered = next.min(bound).max(1e-9);
         }
         result.unwrap_or_else(|| Self::prompts_only(mix, rules, placed))
     }

@@ -1,8 +1,8 @@
 //! What happens between two tokens of an answer: steps with and without prompts.
 
-use crate::engine::PromptPolicy;
 use super::mix::StepMix;
 use super::rules::ServingRules;
+use crate::engine::PromptPolicy;
 use crate::units::Seconds;
 
 /// The gaps between two tokens while `sequences` are being answered.
@@ -45,7 +45,8 @@ impl Pattern {
         let chunks = if self.room < 1.0 { per_gap / self.room } else { 0.0 };
         let share = if full { 1.0 } else { share.max(per_gap / most).max(chunks).min(1.0) };
         let prompts = (per_gap / share).min(most);
-        let busy = if alone { self.pure + prompt_steps(mix, self.room, prompts) } else { mix.step(prompts, self.sequences) };
+        let busy =
+            if alone { self.pure + prompt_steps(mix, self.room, prompts) } else { mix.step(prompts, self.sequences) };
         Self { busy, share, prompts, full, ..self }
     }
 

@@ -90,7 +90,8 @@ impl Server<'_> {
         let steady = Operating::closed(mix, rules, clients);
         let scene = Scene::closed(mix, rules, &steady, clients.meets_step, self.residence_scv());
         let waits = Waits::Steady { mean: steady.wait, deviation: Seconds::ZERO };
-        let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
+        let drawing =
+            Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
         let mut drawn = drawing.requests();
         let mut ttft = steady.first.total() + steady.wait + rules.front_end;
         if let Some(convoy) = self.convoy(concurrency, &steady) {
@@ -128,9 +129,12 @@ impl Server<'_> {
         if requests <= count {
             // All start at once, and nobody follows: prompts first, then answers, of which the long ones are left over.
             let prompts = self.burst(count, steady.pattern.room);
-            let rate = RequestsPerSecond::from_requests_per_second(requests / (prompts.last + self.drained(count)).as_seconds());
+            let rate = RequestsPerSecond::from_requests_per_second(
+                requests / (prompts.last + self.drained(count)).as_seconds(),
+            );
             let waits = Waits::Steady { mean: Seconds::ZERO, deviation: Seconds::ZERO };
-            let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
+            let drawing =
+                Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
             let mut drawn = drawing.requests();
             prompts.add_to(&mut drawn, ALMOST_ALL, rules.front_end);
             return self.estimate(&drawn, prompts.mean() + rules.front_end, tpot, drawing.gaps(tpot), rate);
@@ -139,7 +143,8 @@ impl Server<'_> {
         let rate = RequestsPerSecond::from_requests_per_second(requests / duration.as_seconds());
         let span = (duration - residence).max(Seconds::ZERO);
         let waits = Waits::Uniform { longest: span };
-        let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
+        let drawing =
+            Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
         let drawn = drawing.requests();
         let ttft = span / 2.0 + steady.first.total() + rules.front_end;
         self.estimate(&drawn, ttft, tpot, drawing.gaps(tpot), rate)
@@ -153,7 +158,11 @@ impl Server<'_> {
     ///
     /// # Errors
     /// [`ServingError`].
-    pub fn published_open_loop(&self, rate: RequestsPerSecond, client: &BenchmarkClient) -> Result<BenchmarkEstimate, ServingError> {
+    pub fn published_open_loop(
+        &self,
+        rate: RequestsPerSecond,
+        client: &BenchmarkClient,
+    ) -> Result<BenchmarkEstimate, ServingError> {
         let requests = client.requests.unwrap_or(OPEN_REQUESTS);
         // A run that is short for its load never comes to a steady state.
         let state = self.open_loop(rate * (1.0_f64).min(NEARLY / (rate / self.max_rate)), &Slo::default())?;
@@ -182,10 +191,18 @@ impl Server<'_> {
         })
     }
 
-    fn estimate(&self, drawn: &[Drawn], ttft: Seconds, tpot: Seconds, itl: Percentiles, rate: RequestsPerSecond) -> BenchmarkEstimate {
+    fn estimate(
+        &self,
+        drawn: &[Drawn],
+        ttft: Seconds,
+        tpot: Seconds,
+        itl: Percentiles,
+        rate: RequestsPerSecond,
+    ) -> BenchmarkEstimate {
         let e2e = ttft + tpot * self.mix.decode_steps;
         let [ttft, tpot, e2e] = draw::percentiles(drawn, [ttft, tpot, e2e]);
-        let output_tps_total = TokensPerSecond::from_tokens_per_second(rate.as_requests_per_second() * self.mix.output_tokens);
+        let output_tps_total =
+            TokensPerSecond::from_tokens_per_second(rate.as_requests_per_second() * self.mix.output_tokens);
         BenchmarkEstimate { ttft, tpot, itl, e2e, rate, output_tps_total }
     }
 
@@ -220,7 +237,11 @@ impl Server<'_> {
         let room = steady.pattern.room.max(1.0);
         let first = prompt_steps(&self.mix, room, 1.0);
         let rest = concurrency - 1.0;
-        let others = if concurrency <= room { first + prompt_steps(&self.mix, room, rest) } else { prompt_steps(&self.mix, room, room) };
+        let others = if concurrency <= room {
+            first + prompt_steps(&self.mix, room, rest)
+        } else {
+            prompt_steps(&self.mix, room, room)
+        };
         Some(Convoy { first, others, mean: (first + others * rest) / concurrency })
     }
 }
@@ -269,7 +290,8 @@ impl Convoy {
         for (index, request) in drawn.iter_mut().enumerate() {
             let ttft = if (index as f64 + 0.5) / count < 1.0 / concurrency { self.first } else { self.others };
             let ttft = (ttft + besides).as_seconds();
-            *request = Drawn { weights: (1.0, request.weights.1), ttft, e2e: request.e2e - request.ttft + ttft, ..*request };
+            *request =
+                Drawn { weights: (1.0, request.weights.1), ttft, e2e: request.e2e - request.ttft + ttft, ..*request };
         }
     }
 }

@@ -113,7 +113,9 @@ impl Arriving {
         }
         let (ca, cs) = (self.scv, service_scv);
         let exponent = match ca {
-            regular if regular <= 1.0 => 2.0 * (1.0 - rho) * (1.0 - ca) * (1.0 - ca) / (3.0 * rho * (ca + cs).max(1e-9)),
+            regular if regular <= 1.0 => {
+                2.0 * (1.0 - rho) * (1.0 - ca) * (1.0 - ca) / (3.0 * rho * (ca + cs).max(1e-9))
+            }
             _ => (1.0 - rho) * (ca - 1.0) / (ca + 4.0 * cs),
         };
         (ca + cs) / (1.0 + cs) * (-exponent).exp()

@@ -51,7 +51,8 @@ impl Drawing<'_> {
                 let added = node.line.added(prompts as f64);
                 for (cell, length) in cells.iter_mut().zip(lengths) {
                     // The sum of several varies less than each. A chunk is always about as long.
-                    let length = if self.scene.room > 1.0 { 1.0 + (length - 1.0) / (prompts as f64).sqrt() } else { 1.0 };
+                    let length =
+                        if self.scene.room > 1.0 { 1.0 + (length - 1.0) / (prompts as f64).sqrt() } else { 1.0 };
                     *cell = (node.line.pure + added * length, weight);
                 }
             }
@@ -97,7 +98,8 @@ impl Starts {
     /// From having a place to the first token, for a prompt of `length` times the mean.
     fn start(&self, scene: &Scene, node: &Node, place: &Place, length: f64) -> f64 {
         let line = &node.line;
-        let (running, found) = if scene.meets_steps && line.pure > 0.0 { self.running(scene, node, place.when) } else { (0.0, line.pure) };
+        let (running, found) =
+            if scene.meets_steps && line.pure > 0.0 { self.running(scene, node, place.when) } else { (0.0, line.pure) };
         let beside = if scene.policy == PromptPolicy::First { 0.0 } else { line.pure };
         if scene.room < 1.0 {
             return running + (beside + line.first) * (length / scene.room).max(1.0);
@@ -138,12 +140,14 @@ impl Scene {
         let left = if part <= 1.0 { 1.0 - part / 3.0 } else { (1.0 - 1.0 / (3.0 * part)) / part };
         let known = if part <= 1.0 { 1.0 - part / 2.0 } else { 1.0 / (2.0 * part) };
         let (slope, stall) = (self.tpot_slope, self.stall / steps);
-        let variance = self.variance * (slope * slope * (left - known * known) + stall * stall * part + slope * stall * part);
+        let variance =
+            self.variance * (slope * slope * (left - known * known) + stall * stall * part + slope * stall * part);
         let shift = slope * known * (node.line.sequences - self.sequences);
         let mean = self.tpot + shift;
         let deviation = variance.max(0.0).sqrt();
         let skewness = (2.0 * deviation / (self.tpot - 0.9 * self.fastest).max(1e-9)).min(1.0);
-        (mean + deviation * (deviations + skewness / 6.0 * (deviations * deviations - 1.0))).max(self.fastest.min(self.tpot))
+        (mean + deviation * (deviations + skewness / 6.0 * (deviations * deviations - 1.0)))
+            .max(self.fastest.min(self.tpot))
     }
 
     /// Time until the engine takes new prompts.

@@ -78,7 +78,8 @@ impl ServingRules {
         let moments = lengths.moments();
         // What a running sequence holds on average: long answers run longer, so they are seen more often.
         let held = (moments.product + 0.5 * moments.output_square) / moments.output;
-        let context = if reserves_output || prompts == PromptPolicy::Batch { moments.prompt + moments.output } else { held };
+        let context =
+            if reserves_output || prompts == PromptPolicy::Batch { moments.prompt + moments.output } else { held };
         let ranks = u64::from(deployment.data_parallel_attention());
         let own = (context - shared).max(1.0).ceil();
         let once = (ranks as f64 * shared / own).ceil() as u64;

@@ -136,6 +136,9 @@ pub(super) struct OpenMean {
 
 impl OpenMean {
     pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, rate: f64, spread: Spread, arriving: Arriving) -> Self {
+        if rules.slots().0 == 1 {
+            return Self::single(mix, rules, rate);
+        }
         let steps = mix.decode_steps;
         let mut sequences: f64 = rate * steps * mix.step(0.0, 1.0).as_seconds();
         let at = |sequences: f64| StepLine::new(mix, rules, sequences.max(MIN_SEQUENCES));
@@ -172,9 +175,20 @@ impl OpenMean {
         let seen = if sequences > 0.0 { sequences + variance / sequences } else { 1.0 };
         let gap = mix.step(0.0, seen.max(1.0)).as_seconds() / (1.0 - own);
         let per_gap = rate * gap;
-        let with_prompts = if sequences > 0.0 { stall * per_gap * (clusters - 1.0 / (1.0 - own * own)) / (2.0 * sequences) } else { 0.0 };
+        let with_prompts = if sequences > 0.0 {
+            stall * per_gap * (clusters - 1.0 / (1.0 - own * own)) / (2.0 * sequences)
+        } else {
+            0.0
+        };
         let tpot = if steps > 0.0 { gap + with_prompts.max(0.0) } else { 0.0 };
         Self { sequences, variance, room, stall, tpot, slope, rate }
+    }
+
+    /// A single place: nobody slows down anybody.
+    fn single(mix: &StepMix<'_>, rules: &ServingRules, rate: f64) -> Self {
+        let tpot = if mix.decode_steps > 0.0 { mix.step(0.0, 1.0).as_seconds() } else { 0.0 };
+        let room = prompts_per_step(mix, rules, 0.0);
+        Self { sequences: 0.0, variance: 0.0, room, stall: 0.0, tpot, slope: 0.0, rate }
     }
 
     /// What a prompt adds to the time of a step on average, where others share its step.
@@ -200,13 +214,14 @@ const MIN_SEQUENCES: f64 = 1.0;
 impl Scene {
     /// Requests that come at random.
     pub(super) fn open(mix: &StepMix<'_>, rules: &ServingRules, mean: &OpenMean, overflow: Overflow) -> Self {
-        let slots = rules.slots().0 as f64;
+        // Who gets the last place finds one fewer.
+        let others = rules.slots().0 as f64 - 1.0;
         let mut nodes = [Node::default(); NODES];
         let (low, high) = spread_lines(mix, rules, mean);
         let idle = StepLine::new(mix, rules, 0.0);
         let numbers = negative_binomial_nodes(mean.sequences, mean.variance);
         for (node, number) in nodes.iter_mut().zip(numbers) {
-            let number = number.min(slots);
+            let number = number.min(others);
             let width = high.sequences - low.sequences;
             let mut line = low.between(&high, (number.max(1.0) - low.sequences) / width);
             // Nobody in part of the time: a prompt is alone in its step then.
@@ -235,13 +250,23 @@ impl Scene {
     }
 
     /// A fixed number of requests, of which `spread` (the variation of their lengths) tells how evenly they end.
-    pub(super) fn closed(mix: &StepMix<'_>, rules: &ServingRules, operating: &Operating, meets_steps: bool, spread: f64) -> Self {
+    pub(super) fn closed(
+        mix: &StepMix<'_>,
+        rules: &ServingRules,
+        operating: &Operating,
+        meets_steps: bool,
+        spread: f64,
+    ) -> Self {
         let others = 1.0 - 1.0 / operating.placed.max(1.0);
         let rate = operating.rate * others;
         let sequences = operating.pattern.sequences * others;
         let line = StepLine::new(mix, rules, sequences);
         let room = operating.pattern.room;
-        let stall = if room < 1.0 { line.first / room } else { line.added(operating.pattern.prompts.max(1.0)) / operating.pattern.prompts.max(1.0) };
+        let stall = if room < 1.0 {
+            line.first / room
+        } else {
+            line.added(operating.pattern.prompts.max(1.0)) / operating.pattern.prompts.max(1.0)
+        };
         let node = Node::new(line, rules.prompts, room, rate, stall, false);
         Self {
             nodes: [node; NODES],
@@ -386,6 +411,15 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
 
 /// Overflow at a step line.
 pub(super) fn overflow_at(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64) -> Overflow {
+    // With a single place there is never another prompt.
+    if rules.slots().0 == 1 {
+        return Overflow { share: 0.0, wait: Seconds::ZERO };
+    }
     let beside = if rules.prompts == PromptPolicy::First { 0.0 } else { sequences };
-    Overflow::new(if room < MANY { mix.step(room, beside) } else { Seconds::ZERO }, room, rate, rules.prompts == PromptPolicy::Chunked)
+    Overflow::new(
+        if room < MANY { mix.step(room, beside) } else { Seconds::ZERO },
+        room,
+        rate,
+        rules.prompts == PromptPolicy::Chunked,
+    )
 }

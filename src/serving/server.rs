@@ -1,9 +1,9 @@
 //! A replica with its requests: everything that does not depend on how many there are.
 
-use super::mix::StepMix;
-use super::rules::ServingRules;
 use super::ServingError;
 use super::draw::{Place, places};
+use super::mix::StepMix;
+use super::rules::ServingRules;
 use super::whole_batch::WholeBatch;
 use crate::engine::PromptPolicy;
 use crate::step::StepModel;
@@ -73,14 +73,26 @@ impl<'a> Server<'a> {
     }
 
     /// `shared` tokens are held once for all.
-    fn caching(model: &'a StepModel, lengths: &Lengths, shared: f64, cached: impl Fn(f64) -> f64) -> Result<Self, ServingError> {
+    fn caching(
+        model: &'a StepModel,
+        lengths: &Lengths,
+        shared: f64,
+        cached: impl Fn(f64) -> f64,
+    ) -> Result<Self, ServingError> {
         let rules = ServingRules::sharing(model, lengths, shared)?;
         let mix = StepMix::new(model, lengths, &cached);
         let at = |place: &Place| lengths.at(place.lengths.0, place.lengths.1);
         let computed = |prompt: f64| (prompt - cached(prompt).min(prompt - 1.0)) / mix.prompt_tokens;
         let drawn = places().iter().map(at).map(|(prompt, output)| (computed(prompt as f64), output as f64)).collect();
         let whole = (rules.prompts == PromptPolicy::Batch).then(|| Box::new(WholeBatch::new(&mix, &rules, lengths)));
-        let mut server = Self { mix, rules, lengths: lengths.clone(), drawn_lengths: drawn, max_rate: RequestsPerSecond::ZERO, whole };
+        let mut server = Self {
+            mix,
+            rules,
+            lengths: lengths.clone(),
+            drawn_lengths: drawn,
+            max_rate: RequestsPerSecond::ZERO,
+            whole,
+        };
         let most = server.whole.as_ref().map_or_else(|| server.saturated().rate, |whole| whole.max_rate());
         server.max_rate = RequestsPerSecond::from_requests_per_second(most);
         Ok(server)

@@ -1,16 +1,16 @@
 //! The steady state: a deployment under arrivals that go on for ever.
 
-use super::draw::{self, Drawn, Waits, TABLE, table_share};
+use super::draw::{self, Drawn, TABLE, Waits, table_share};
 use super::metrics::{Goodput, LoadSummary};
 use super::operating::{Clients, FirstToken, Operating};
-use super::requests::Drawing;
 use super::replicas::Arriving;
+use super::requests::Drawing;
 use super::rules::Limit;
 use super::scene::{OpenMean, Scene, Spread, overflow_at};
 use super::{Server, ServingError};
 use crate::queueing::{BirthDeath, BirthDeathSummary, Md1, Mgc, Mmc, Service};
-use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond};
 use crate::step::StepModel;
+use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond};
 use crate::workload::{Arrivals, Slo, Workload};
 
 /// Parts of the mean time to first token under load.
@@ -35,6 +35,18 @@ impl TimeToFirstToken {
     /// All parts together.
     pub fn total(&self) -> Seconds {
         self.front_end + self.queue + self.gathering + self.running_step + self.prompts_before + self.prefill
+    }
+}
+
+impl std::fmt::Display for TimeToFirstToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { front_end, queue, gathering, running_step, prompts_before, prefill } = self;
+        write!(
+            f,
+            "{} = front end {front_end} + waiting for a place {queue} + for the scheduler {gathering} + for the step that runs {running_step} + \
+             for prompts before {prompts_before} + own prompt {prefill}",
+            self.total()
+        )
     }
 }
 
@@ -120,7 +132,9 @@ impl Server<'_> {
     /// [`ServingError`].
     pub fn steady(&self, arrivals: &Arrivals, slo: &Slo) -> Result<SteadyState, ServingError> {
         match arrivals {
-            Arrivals::ClosedLoop { concurrency, think_time, .. } => Ok(self.closed_loop(*concurrency as f64, *think_time, slo)),
+            Arrivals::ClosedLoop { concurrency, think_time, .. } => {
+                Ok(self.closed_loop(*concurrency as f64, *think_time, slo))
+            }
             Arrivals::AllAtOnce { .. } => Ok(self.offline(slo)),
             other => {
                 let rate = other.mean_rate().unwrap_or(RequestsPerSecond::ZERO);
@@ -138,10 +152,19 @@ impl Server<'_> {
     }
 
     /// The same with requests as a router lets them through, or in bursts.
-    pub(super) fn open_loop_of(&self, rate: RequestsPerSecond, arriving: Arriving, slo: &Slo) -> Result<SteadyState, ServingError> {
+    pub(super) fn open_loop_of(
+        &self,
+        rate: RequestsPerSecond,
+        arriving: Arriving,
+        slo: &Slo,
+    ) -> Result<SteadyState, ServingError> {
         let seconds = rate.as_requests_per_second();
         if !(seconds.is_finite() && seconds >= 0.0) {
-            return Err(ServingError::Number { what: "the request rate", value: seconds, expected: "requests per second from 0 on" });
+            return Err(ServingError::Number {
+                what: "the request rate",
+                value: seconds,
+                expected: "requests per second from 0 on",
+            });
         }
         let (mix, rules) = (&self.mix, &self.rules);
         let most = self.max_rate();
@@ -179,8 +202,21 @@ impl Server<'_> {
         let waiting = self.waiting(rate, placed, mean.variance, residence)?;
         let waiting = waiting.thinned(arriving.wait_ratio(rho, rules.slots().0, self.residence_scv()));
         let ttft = self.parts(first, waiting.mean);
-        let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waiting.waits };
-        let load = Load { rate, rho: Some(rho), ttft, tpot, batch: placed, queue: per_second * waiting.mean.as_seconds(), limit: Limit::Clients };
+        let drawing = Drawing {
+            scene: &scene,
+            lengths: &self.drawn_lengths,
+            front_end: self.rules.front_end,
+            waits: &waiting.waits,
+        };
+        let load = Load {
+            rate,
+            rho: Some(rho),
+            ttft,
+            tpot,
+            batch: placed,
+            queue: per_second * waiting.mean.as_seconds(),
+            limit: Limit::Clients,
+        };
         Ok(self.state(&load, &drawing, slo))
     }
 
@@ -197,7 +233,10 @@ impl Server<'_> {
     /// With more requests than can ever run.
     pub fn offline(&self, slo: &Slo) -> SteadyState {
         let mut state = match &self.whole {
-            Some(whole) => SteadyState { limit: whole.limit, ..self.whole_batches_closed(whole, whole.largest as f64, Seconds::ZERO - self.rules.front_end, slo) },
+            Some(whole) => SteadyState {
+                limit: whole.limit,
+                ..self.whole_batches_closed(whole, whole.largest as f64, Seconds::ZERO - self.rules.front_end, slo)
+            },
             None => self.fixed(self.saturated(), false, slo),
         };
         state.summary = LoadSummary { ttft: None, e2e: None, ..state.summary };
@@ -227,14 +266,30 @@ impl Server<'_> {
         let queue = operating.rate * operating.wait.as_seconds();
         let deviation = operating.wait * (scv.max(0.01) / queue.max(1.0)).sqrt();
         let waits = Waits::Steady { mean: operating.wait, deviation };
-        let drawing = Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waits };
-        let load = Load { rate, rho: None, ttft, tpot: operating.pattern.mean(), batch: operating.placed, queue, limit: operating.limit };
+        let drawing =
+            Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waits };
+        let load = Load {
+            rate,
+            rho: None,
+            ttft,
+            tpot: operating.pattern.mean(),
+            batch: operating.placed,
+            queue,
+            limit: operating.limit,
+        };
         self.state(&load, &drawing, slo)
     }
 
     fn parts(&self, first: FirstToken, queue: Seconds) -> TimeToFirstToken {
         let FirstToken { gathering, running_step, prompts_before, own } = first;
-        TimeToFirstToken { front_end: self.rules.front_end, queue, gathering, running_step, prompts_before, prefill: own }
+        TimeToFirstToken {
+            front_end: self.rules.front_end,
+            queue,
+            gathering,
+            running_step,
+            prompts_before,
+            prefill: own,
+        }
     }
 
     pub(super) fn rates(&self, rate: RequestsPerSecond, batch: f64) -> LoadSummary {
@@ -282,7 +337,13 @@ impl Server<'_> {
     }
 
     /// Waiting for a place, where there may be too few.
-    fn waiting(&self, rate: RequestsPerSecond, placed: f64, variance: f64, residence: Seconds) -> Result<Waiting, ServingError> {
+    fn waiting(
+        &self,
+        rate: RequestsPerSecond,
+        placed: f64,
+        variance: f64,
+        residence: Seconds,
+    ) -> Result<Waiting, ServingError> {
         let (slots, _) = self.rules.slots();
         let none = Waiting { mean: Seconds::ZERO, waits: Waits::Exponential { share: 0.0, mean: Seconds::ZERO } };
         if placed + 6.0 * variance.sqrt() + 6.0 < slots as f64 {
@@ -294,7 +355,10 @@ impl Server<'_> {
             for (index, wait) in table.iter_mut().enumerate() {
                 *wait = exact.wait_quantile(table_share(index))?;
             }
-            return Ok(Waiting { mean: Seconds::from_seconds(exact.mean_wait()), waits: Waits::Table(Box::new(table)) });
+            return Ok(Waiting {
+                mean: Seconds::from_seconds(exact.mean_wait()),
+                waits: Waits::Table(Box::new(table)),
+            });
         }
         let summary = self.chain(rate, slots)?;
         let mean = Seconds::from_seconds(summary.mean_wait() * self.wait_ratio(rate / self.max_rate, slots));
@@ -367,7 +431,9 @@ impl Waiting {
             return self;
         }
         let waits = match self.waits {
-            Waits::Exponential { share, mean } => Waits::Exponential { share: share * ratio.min(1.0).sqrt(), mean: mean * ratio },
+            Waits::Exponential { share, mean } => {
+                Waits::Exponential { share: share * ratio.min(1.0).sqrt(), mean: mean * ratio }
+            }
             Waits::Steady { mean, deviation } => Waits::Steady { mean: mean * ratio, deviation: deviation * ratio },
             Waits::Uniform { longest } => Waits::Uniform { longest: longest * ratio },
             Waits::Table(mut table) => {

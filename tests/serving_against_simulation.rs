@@ -1,0 +1,129 @@
+//! The analytic steady state against a simulation that goes step by step, on the same step model.
+
+#[path = "common/stepping/mod.rs"]
+mod stepping;
+
+use llm_roofline::engine::PromptPolicy;
+use llm_roofline::prelude::*;
+use llm_roofline::serving::Server;
+use llm_roofline::workload::{LengthDistribution, Lengths, Slo};
+use stepping::{Arrivals, Lengths as Asked, Policy, Random, Simulation, Start, mean, percentile, poisson};
+
+/// Model, format, device, devices, engine, prompt, output, spread of both lengths.
+type Case = (&'static str, &'static str, &'static str, u32, &'static str, u64, u64, f64);
+
+const CASES: [Case; 6] = [
+    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "vllm-2026", 1024, 256, 0.0),
+    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "vllm-2026", 200, 200, 0.0),
+    ("llama-3.1-70b", "fp8", "h100-sxm-80gb", 4, "vllm-2026", 1024, 512, 0.2),
+    ("llama-3.1-8b", "fp8", "l4-24gb", 1, "vllm-2026", 500, 300, 0.5),
+    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "sglang-2026", 1024, 256, 0.0),
+    ("qwen3-30b-a3b", "fp8", "h100-sxm-80gb", 1, "vllm-2026", 1000, 300, 0.5),
+];
+
+fn model(case: &Case) -> StepModel {
+    let (model, format, device, count, engine, ..) = *case;
+    let catalog = Catalog::embedded();
+    let system = System::new(catalog.device(device).unwrap(), count).unwrap();
+    // The simulation has neither a front end nor a scheduler that plans ahead.
+    let mut engine = Engine::clone(&catalog.engine(engine).unwrap());
+    engine.host.per_request = None;
+    engine.scheduling.prompt_wait_steps = None;
+    let deployment = Deployment::new(catalog.model(model).unwrap(), system).with_engine(engine);
+    StepModel::compile(&deployment.with_weights(format.parse().unwrap())).unwrap()
+}
+
+fn lengths(case: &Case) -> Lengths {
+    let (.., prompt, output, spread) = *case;
+    if spread == 0.0 {
+        return Lengths::fixed(prompt, output).unwrap();
+    }
+    let around = |tokens| LengthDistribution::uniform_ratio(tokens, spread).unwrap();
+    Lengths::independent(around(prompt), around(output)).unwrap()
+}
+
+fn asked(case: &Case, count: usize) -> Vec<Asked> {
+    let (.., prompt, output, spread) = *case;
+    let mut random = Random::new(7);
+    let mut around =
+        |tokens: u64| (tokens as f64 * (1.0 + spread * (2.0 * random.unit() - 1.0))).round().max(1.0) as u64;
+    (0..count).map(|_| Asked::new(around(prompt), around(output))).collect()
+}
+
+fn simulation<'a>(model: &'a StepModel, server: &Server<'_>) -> Simulation<'a> {
+    let rules = server.rules();
+    let budget = rules.max_tokens_per_step.unwrap();
+    let policy = match rules.prompts {
+        PromptPolicy::First => Policy::PromptsFirst { budget },
+        _ => Policy::Mixed { budget },
+    };
+    Simulation { max_sequences: rules.slots().0 as usize, cut: 0.1, ..Simulation::new(model, policy) }
+}
+
+/// Predicted over simulated, less 1; a message if it is more than that off.
+fn compare(what: &str, predicted: Seconds, simulated: Seconds, bound: f64) -> Option<String> {
+    let off = predicted / simulated - 1.0;
+    (off.abs() > bound).then(|| format!("{what}: {predicted} predicted, {simulated} simulated, {:+.1} %", 100.0 * off))
+}
+
+#[test]
+fn open_loops_agree_with_the_simulation_up_to_four_fifths_of_the_capacity() {
+    let mut wrong = Vec::new();
+    for case in &CASES {
+        let model = model(case);
+        let server = Server::new(&model, &lengths(case)).unwrap();
+        for rho in [0.3, 0.6, 0.8] {
+            let rate = server.max_rate() * rho;
+            let state = server.open_loop(rate, &Slo::default()).unwrap().summary;
+            let count = 40_000;
+            let run = simulation(&model, &server).run(&Arrivals::open(poisson(rate, count, 11), asked(case, count)));
+            let (ttft, tpot, e2e) = (run.ttft(), run.tpot(), run.e2e());
+            let itl = run.itl();
+            let [at, paces, ends, gaps] = [state.ttft, state.tpot, state.e2e, state.itl].map(Option::unwrap);
+            // The number of requests in the system relaxes slowly near saturation: means of the simulation scatter by 2 % there.
+            let means = if rho < 0.7 { 0.03 } else { 0.05 };
+            let found = [
+                compare("mean TTFT", at.mean, mean(&ttft), means + 0.01),
+                compare("p99 TTFT", at.p99, percentile(&ttft, 0.99), 0.13),
+                compare("mean TPOT", paces.mean, mean(&tpot), means),
+                compare("p99 TPOT", paces.p99, percentile(&tpot, 0.99), 0.10),
+                compare("mean E2E", ends.mean, mean(&e2e), means),
+                compare("p99 E2E", ends.p99, percentile(&e2e, 0.99), 0.10),
+                compare("median ITL", gaps.p50, itl.percentile(0.5), 0.05),
+                compare("p99 ITL", gaps.p99, itl.percentile(0.99), 0.15),
+            ];
+            wrong.extend(found.into_iter().flatten().map(|found| format!("{case:?} at {rho}: {found}")));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn closed_loops_agree_with_the_simulation() {
+    let mut wrong = Vec::new();
+    for case in &CASES {
+        let model = model(case);
+        let server = Server::new(&model, &lengths(case)).unwrap();
+        for concurrency in [1, 4, 16, 64] {
+            let state = server.closed_loop(concurrency as f64, Seconds::ZERO, &Slo::default()).summary;
+            let count = concurrency * 40;
+            let clients = Arrivals::Closed {
+                concurrency,
+                think: Seconds::ZERO,
+                lengths: asked(case, count),
+                start: Start::Spread,
+            };
+            let run = Simulation { cut: 0.2, ..simulation(&model, &server) }.run(&clients);
+            let simulated = run.steady.output_tps_total();
+            let off = state.output_tps_total.unwrap() / simulated - 1.0;
+            // Few requests of random lengths are not the mean ones.
+            let bound = if case.7 > 0.0 && concurrency < 16 { 0.06 } else { 0.03 };
+            if off.abs() > bound {
+                wrong.push(format!("{case:?} with {concurrency}: output {:+.1} %", 100.0 * off));
+            }
+            let found = compare("mean TPOT", state.tpot.unwrap().mean, mean(&run.tpot()), bound);
+            wrong.extend(found.map(|found| format!("{case:?} with {concurrency}: {found}")));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
