@@ -2,7 +2,7 @@
 
 use crate::serving::metrics::Percentiles;
 use crate::serving::{Server, ServingError, SteadyState};
-use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond};
+use crate::units::{RequestsPerSecond, TokensPerSecond};
 use crate::workload::Slo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -218,7 +218,7 @@ struct Stretched {
 }
 
 /// How strongly.
-const STRETCH: f64 = 3.0;
+const STRETCH: f64 = 5.0;
 
 impl Stretched {
     fn around(point: f64) -> Self {
