@@ -54,27 +54,26 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     (slo.ttft, slo.tpot) =
         (arguments.slo_ttft_ms.map(Seconds::from_millis), arguments.slo_tpot_ms.map(Seconds::from_millis));
     let rate = arguments.rate.map_or(server.max_rate() * 0.5, RequestsPerSecond::from_requests_per_second);
-    let state = match arguments.concurrency {
-        Some(concurrency) => server.closed_loop(concurrency as f64, Seconds::ZERO, &slo),
-        None => server.open_loop(rate, &slo)?,
+    let (state, verdict) = match arguments.concurrency {
+        Some(count) => (server.closed_loop(count.max(1) as f64, Seconds::ZERO, &slo), "stable, as clients wait".into()),
+        None => (server.open_loop(rate, &slo)?, server.stability(rate)?.to_string()),
     };
     if arguments.json {
         return Ok(state.summary.to_json() + "\n");
     }
-    let mut text = format!("{} of at most {}\n{}\n", state.rate, state.max_rate, state.summary);
+    let mut text = format!("{} of at most {}: {verdict}\n{}\n", state.rate, state.max_rate, state.summary);
     text += &format!("\nMean TTFT {}\n", state.ttft);
-    text += &format!("Load: {}\n", server.stability(if arguments.concurrency.is_some() { state.rate } else { rate })?);
     text += &format!("Knee: {}\n", server.knee()?);
     if !slo.is_empty() {
         text += &format!("Within {slo} (p99): {}\n", server.max_rate_under(&Target::at(&slo, Statistic::P99)?)?);
         text += &format!("Within {slo} (90 % of requests): {}\n", server.max_rate_under(&Target::goodput(slo, 0.9)?)?);
     }
-    text += "\n      rate   rho   mean TTFT    p99 TTFT   mean TPOT    mean E2E        output\n";
+    text += "\n         rate   rho   mean TTFT    p99 TTFT   mean TPOT    mean E2E        output\n";
     for point in server.curve(12)? {
         let tpot = point.tpot.map_or("-".into(), |tpot| tpot.mean.to_string());
         let [ttft, p99, e2e] = [point.ttft.mean, point.ttft.p99, point.e2e.mean].map(|latency| latency.to_string());
         let [rate, output] = [point.rate.to_string(), point.output_tps_total.to_string()];
-        text += &format!("{rate:>10}{:>6.2}{ttft:>12}{p99:>12}{tpot:>12}{e2e:>12}{output:>14}\n", point.rho);
+        text += &format!("{rate:>13}{:>6.2}{ttft:>12}{p99:>12}{tpot:>12}{e2e:>12}{output:>14}\n", point.rho);
     }
     Ok(text)
 }

@@ -2,7 +2,7 @@
 
 use crate::serving::metrics::Percentiles;
 use crate::serving::{Server, ServingError, SteadyState};
-use crate::units::{RequestsPerSecond, Seconds, TokensPerSecond};
+use crate::units::{RequestsPerSecond, TokensPerSecond};
 use crate::workload::Slo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -87,10 +87,9 @@ impl Server<'_> {
     /// Latency against throughput from next to no load to 0.98 of the largest rate, in order; points are close together around the knee.
     ///
     /// # Method
-    /// Ten steady states, and between them a cubic that overshoots nowhere (Fritsch and Carlson, SIAM J. Numer. Anal. 17 (1980) 238) through the logarithms of
-    /// the latencies over `-ln(1 - rho)`: within 2 % of [`open_loop`](Server::open_loop) at the same rate. Points are even under a hyperbolic sine around the knee
-    /// (Roberts' stretching of grids towards an interior point: Anderson, Tannehill and Pletcher, *Computational Fluid Mechanics and Heat Transfer*, 1984, section 5.6),
-    /// about four times denser there than at the ends.
+    /// Ten loads that are about even in `-ln(1 - rho)`, which also tell where the knee is, and the others even under a hyperbolic sine around the knee
+    /// (Roberts' stretching of grids towards an interior point: Anderson, Tannehill and Pletcher, *Computational Fluid Mechanics and Heat Transfer*, 1984,
+    /// section 5.6), several times denser there than at the ends. Every point is the steady state of [`open_loop`](Server::open_loop).
     ///
     /// # Errors
     /// [`ServingError::Number`] for fewer than 2 points or more than 100,000; as [`Server::open_loop`].
@@ -116,21 +115,30 @@ impl Server<'_> {
             let (what, expected) = ("the number of points of a curve", "2 to 100,000");
             return Err(ServingError::Number { what, value: points as f64, expected });
         }
-        let through = Through::new(self)?;
-        let stretched = Stretched::around((through.knee() / END).clamp(0.05, 0.95));
-        let share = |index: usize| START + (END - START) * stretched.at(index as f64 / (points - 1) as f64);
-        Ok((0..points).map(|index| through.at(share(index))).collect())
+        let nodes = NODES.iter().map(|rho| self.point(*rho)).collect::<Result<Vec<_>, _>>()?;
+        let stretched = Stretched::around((Means::through(&nodes).knee() / END).clamp(0.05, 0.95));
+        let share = |even: f64| START + (END - START) * stretched.at(even);
+        if points <= NODES.len() {
+            return (0..points).map(|index| self.point(share(index as f64 / (points - 1) as f64))).collect();
+        }
+        let others = points - NODES.len();
+        let between = (0..others).map(|index| self.point(share((index as f64 + 1.0) / (others as f64 + 1.0))));
+        let mut curve = nodes.into_iter().map(Ok).chain(between).collect::<Result<Vec<_>, ServingError>>()?;
+        curve.sort_by(|a, b| a.rho.total_cmp(&b.rho));
+        Ok(curve)
     }
 
     /// The knee of the curve.
     ///
     /// # Method
-    /// The largest power along the cubic of [`curve`](Self::curve), and the steady state at that load.
+    /// The mean latencies of ten steady states, and between them a cubic in `-ln(1 - rho)` that overshoots nowhere (Fritsch and Butland, SIAM J. Sci. Stat. Comput. 5
+    /// (1984) 300): the load of the largest power along it, and the steady state there.
     ///
     /// # Errors
     /// As [`Server::open_loop`].
     pub fn knee(&self) -> Result<Knee, ServingError> {
-        let point = self.point(Through::new(self)?.knee())?;
+        let nodes = NODES.iter().map(|rho| self.point(*rho)).collect::<Result<Vec<_>, _>>()?;
+        let point = self.point(Means::through(&nodes).knee())?;
         let alone = self.open_loop(RequestsPerSecond::ZERO, &Slo::default())?.summary.e2e;
         Ok(Knee { point, stretch: alone.map_or(1.0, |alone| point.e2e.mean / alone.mean) })
     }
@@ -146,76 +154,19 @@ const START: f64 = 1e-3;
 const END: f64 = 0.98;
 const MOST_POINTS: usize = 100_000;
 
-/// Loads that are computed: about even in `-ln(1 - rho)`.
-const NODES: [f64; 10] = [START, 0.24, 0.44, 0.6, 0.72, 0.81, 0.88, 0.93, 0.96, END];
+/// Loads that are computed: latencies rise fast at the start too, where requests begin to meet each other.
+const NODES: [f64; 10] = [START, 0.05, 0.18, 0.38, 0.58, 0.74, 0.85, 0.92, 0.96, END];
 
-/// A curve through some points.
-struct Through {
-    max_rate: RequestsPerSecond,
-    points: Vec<CurvePoint>,
-    series: Vec<Cubic>,
-}
-
-impl Through {
-    fn new(server: &Server<'_>) -> Result<Self, ServingError> {
-        let points = NODES.iter().map(|rho| server.point(*rho)).collect::<Result<Vec<_>, _>>()?;
-        let all: Vec<Vec<f64>> = points.iter().map(logarithms).collect();
-        let series = (0..all[0].len()).map(|index| Cubic::through(std::array::from_fn(|node| all[node][index])));
-        let series = series.collect();
-        Ok(Self { max_rate: server.max_rate(), series, points })
-    }
-
-    fn at(&self, rho: f64) -> CurvePoint {
-        let first = self.points[0];
-        let mut values = self.series.iter().map(|cubic| cubic.at(rho).exp());
-        let mut next = || values.next().unwrap_or_default();
-        let batch = next();
-        let mut latencies = || {
-            let mut seconds = || Seconds::from_seconds(next());
-            Percentiles { mean: seconds(), p50: seconds(), p90: seconds(), p95: seconds(), p99: seconds() }
-        };
-        CurvePoint {
-            rate: self.max_rate * rho,
-            rho,
-            output_tps_total: first.output_tps_total * (rho / first.rho),
-            mean_batch: batch,
-            ttft: latencies(),
-            e2e: latencies(),
-            tpot: first.tpot.map(|_| latencies()),
-        }
-    }
-
-    /// The load of the largest power.
-    fn knee(&self) -> f64 {
-        const MEAN_OF_E2E: usize = 6;
-        let power = |rho: f64| rho.ln() - self.series[MEAN_OF_E2E].at(rho);
-        let steps = 400;
-        let loads = (0..=steps).map(|step| START + (END - START) * f64::from(step) / f64::from(steps));
-        loads.max_by(|a, b| power(*a).total_cmp(&power(*b))).unwrap_or(END)
-    }
-}
-
-/// Batch, TTFT, E2E and TPOT as logarithms.
-fn logarithms(point: &CurvePoint) -> Vec<f64> {
-    let latencies = |of: &Percentiles| of.named().map(|(_, latency)| latency.as_seconds());
-    let mut values = vec![point.mean_batch];
-    values.extend(latencies(&point.ttft).into_iter().chain(latencies(&point.e2e)));
-    values.extend(point.tpot.iter().flat_map(latencies));
-    values.into_iter().map(|value| value.max(f64::MIN_POSITIVE).ln()).collect()
-}
-
-/// A cubic through one value per node, monotone where these are.
-struct Cubic {
+/// Logarithms of the mean end-to-end latency at the nodes, and a cubic between: monotone where they are.
+struct Means {
     values: [f64; NODES.len()],
     slopes: [f64; NODES.len()],
 }
 
-fn stretch(rho: f64) -> f64 {
-    -(-rho).ln_1p()
-}
-
-impl Cubic {
-    fn through(values: [f64; NODES.len()]) -> Self {
+impl Means {
+    fn through(nodes: &[CurvePoint]) -> Self {
+        let values: [f64; NODES.len()] =
+            std::array::from_fn(|node| nodes[node].e2e.mean.as_seconds().max(f64::MIN_POSITIVE).ln());
         let x = NODES.map(stretch);
         let last = NODES.len() - 1;
         let chord = |at: usize| (values[at + 1] - values[at]) / (x[at + 1] - x[at]);
@@ -227,7 +178,6 @@ impl Cubic {
                 if before * after <= 0.0 {
                     return 0.0;
                 }
-                // Fritsch and Butland's weighted harmonic mean.
                 let (left, right) = (x[at] - x[at - 1], x[at + 1] - x[at]);
                 let (w1, w2) = (2.0 * right + left, right + 2.0 * left);
                 (w1 + w2) / (w1 / before + w2 / after)
@@ -247,6 +197,18 @@ impl Cubic {
         from * rest * rest * (1.0 + 2.0 * part) + to * part * part * (1.0 + 2.0 * rest) + rise * part * rest * rest
             - end * part * part * rest
     }
+
+    /// The load of the largest power.
+    fn knee(&self) -> f64 {
+        const STEPS: u32 = 400;
+        let power = |rho: f64| rho.ln() - self.at(rho);
+        let loads = (0..=STEPS).map(|step| START + (END - START) * f64::from(step) / f64::from(STEPS));
+        loads.max_by(|a, b| power(*a).total_cmp(&power(*b))).unwrap_or(END)
+    }
+}
+
+fn stretch(rho: f64) -> f64 {
+    -(-rho).ln_1p()
 }
 
 /// Even numbers from 0 to 1 moved towards a point between.
@@ -256,7 +218,7 @@ struct Stretched {
 }
 
 /// How strongly.
-const STRETCH: f64 = 3.0;
+const STRETCH: f64 = 5.0;
 
 impl Stretched {
     fn around(point: f64) -> Self {

@@ -10,6 +10,7 @@ pub use target::{Criterion, Statistic, Target, TargetBreach};
 
 use super::{Limit, Server, ServingError, SteadyState};
 use crate::numeric::largest_where;
+use crate::queueing::QueueError;
 use crate::units::{RequestsPerSecond, Seconds};
 use std::fmt;
 
@@ -100,7 +101,12 @@ impl Server<'_> {
     /// ```
     pub fn max_rate_under(&self, target: &Target) -> Result<Capacity, ServingError> {
         let rate = |tick: u64| self.max_rate() * (tick as f64 / TICKS as f64);
-        let found = self.largest_load(target, TICKS - 1, |tick| self.open_loop(rate(tick), &target.slo()))?;
+        let slo = target.slo();
+        let found = self.largest_load(target, TICKS - 1, |tick| match self.open_loop(rate(tick), &slo) {
+            // Next to the largest rate a queue may say that it is the larger one.
+            Err(ServingError::Queue(QueueError::Unstable { .. })) => self.open_loop(self.max_rate(), &slo),
+            state => state,
+        })?;
         let rate = found.load.map_or(RequestsPerSecond::ZERO, rate);
         let concurrency = found.state.summary.e2e.map_or(0.0, |e2e| rate.requests_in(e2e.mean));
         Ok(Capacity { rate, concurrency, state: found.state, binding: found.binding })

@@ -141,7 +141,9 @@ impl fmt::Display for TargetBreach {
                 write!(f, "{statistic} {metric} grows without bound, limit {limit}")
             }
             Self::Goodput { slo, share, found, worst } => {
-                write!(f, "{} of requests are within {slo}, at least {} should be", Percent(*found), Percent(*share))?;
+                // Rounded down, as it is below the share.
+                let found = (1000.0 * found).floor() / 1000.0;
+                write!(f, "{} of requests are within {slo}, at least {} should be", Percent(found), Percent(*share))?;
                 worst.map_or(Ok(()), |metric| write!(f, " ({metric} is what most of the others break)"))
             }
         }
