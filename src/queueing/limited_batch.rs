@@ -233,7 +233,10 @@ fn arrivals(mean: f64, left: usize, states: usize) -> Row {
     let first = first.min(last);
     if first + jumps.len() > states {
         let beyond: f64 = jumps.drain(states - first..).sum();
-        *jumps.last_mut().expect("at least one state") += beyond;
+        // `first` is a state, so one jump at least is left.
+        if let Some(last) = jumps.last_mut() {
+            *last += beyond;
+        }
     }
     Row { first, jumps }
 }

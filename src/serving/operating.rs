@@ -5,6 +5,7 @@ use super::pattern::{Pattern, prompt_steps, prompts_per_step};
 use super::replicas::Arriving;
 use super::rules::{Limit, ServingRules};
 use crate::engine::PromptPolicy;
+use crate::numeric::{Tolerance, find_root};
 use crate::units::Seconds;
 
 /// From the moment that the engine has a request, and a place for it, to its first token: the parts of the mean.
@@ -95,7 +96,7 @@ impl Overflow {
         // A prompt in chunks takes several steps of one server.
         let servers = room.max(1.0);
         let service = full * (servers / room);
-        let load = (rate * service.as_seconds() / servers).min(0.999);
+        let load = (rate * service.as_seconds() / servers).min(1.0 - 1e-9);
         let part = if cut && room > 1.0 { LEFT_OF_CUT } else { 1.0 };
         let share = part * load.powf((2.0 * (servers + 1.0)).sqrt() - 1.0);
         Self { share, wait: service / (2.0 * servers * (1.0 - load)) }
@@ -143,77 +144,157 @@ pub(super) struct Clients {
     pub(super) count: f64,
     /// From an answer to the arrival of the next request at the engine: thinking, and the front end.
     pub(super) away: Seconds,
-    /// Whether a step runs when a request comes.
+    /// Whether a step may run when a request comes.
     pub(super) meets_step: bool,
+}
+
+/// A deployment in which a token is emitted beside those of so many other sequences. Everything follows from that number.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    others: f64,
+    pattern: Pattern,
+    first: FirstToken,
+    overflow: Overflow,
+    /// Time in which an answer is written.
+    decode: Seconds,
+}
+
+impl Beside {
+    fn new(mix: &StepMix<'_>, rules: &ServingRules, others: f64, meets_step: bool) -> Self {
+        // A request sees the prompts of all others, but not its own.
+        let pattern = Pattern::new(mix, rules, others + 1.0, others / mix.decode_steps);
+        let decode = pattern.mean() * mix.decode_steps;
+        let room = prompts_per_step(mix, rules, others);
+        let found = Pattern { sequences: others, room, ..pattern };
+        let met = if meets_step { others / (others + 1.0) } else { 0.0 };
+        let (first, overflow) = FirstToken::new(mix, rules, &found, others / decode.as_seconds(), met);
+        Self { others, pattern, first, overflow, decode }
+    }
+
+    /// The share of its time that a request is being answered.
+    fn answered(&self) -> f64 {
+        self.decode / (self.decode + self.first.total())
+    }
+
+    /// Requests with a place: this one, and the others at whatever they are.
+    fn placed(&self) -> f64 {
+        1.0 + self.others / self.answered()
+    }
+
+    fn rate(&self) -> f64 {
+        (self.others + self.answered()) / self.decode.as_seconds()
+    }
+
+    /// Clients that make so many others.
+    fn clients(&self, away: Seconds) -> f64 {
+        self.placed() + self.rate() * away.as_seconds()
+    }
+
+    fn operating(self, limit: Limit) -> Operating {
+        let (rate, placed) = (self.rate(), self.placed());
+        let Self { pattern, first, overflow, .. } = self;
+        Operating { pattern, rate, first, overflow, wait: Seconds::ZERO, placed, limit }
+    }
 }
 
 impl Operating {
     /// With so many clients that send the next request when they have an answer.
+    ///
+    /// # Formula
+    /// `clients = rate (TTFT + decode + away)`, solved for the sequences beside which a token is emitted.
     pub(super) fn closed(mix: &StepMix<'_>, rules: &ServingRules, clients: Clients) -> Self {
-        let (slots, slot_limit) = rules.slots();
-        let slots = slots as f64;
-        let mut inside = clients.count;
-        let mut operating = Self::inside(mix, rules, inside.min(slots), clients);
-        // Those that are away are not in the engine.
-        if clients.away > Seconds::ZERO {
-            for _ in 0..AWAY_ROUNDS {
-                let cycle = inside.min(slots) / operating.rate;
-                inside = clients.count * cycle / (cycle + clients.away.as_seconds());
-                operating = Self::inside(mix, rules, inside.min(slots).max(1e-3), clients);
-                if inside > slots {
-                    inside = (clients.count - operating.rate * clients.away.as_seconds()).max(slots);
-                }
-            }
+        if mix.decode_steps <= 0.0 {
+            return Self::prompts_only(mix, rules, clients);
         }
-        let waiting = (inside - slots).max(0.0);
-        let limit = if waiting > 0.0 { slot_limit } else { operating.limit };
-        Self { wait: Seconds::from_seconds(waiting / operating.rate), limit, ..operating }
+        let Clients { count, away, meets_step } = clients;
+        let at = |others: f64| Beside::new(mix, rules, others, meets_step);
+        let alone = at(0.0);
+        if count <= alone.clients(away) {
+            // One client or less: nobody else is there.
+            let cycle = alone.decode + alone.first.total();
+            let rate = count / (cycle + away).as_seconds();
+            return Self { rate, placed: rate * cycle.as_seconds(), ..alone.operating(Limit::Clients) };
+        }
+        let (slots, slot_limit) = rules.slots();
+        let found = Self::solve(mix, rules, count - 1.0, at, |beside| beside.clients(away) - count);
+        if found.placed() <= slots as f64 {
+            return Self::of_all(found, count - found.clients(away));
+        }
+        let inside = Self::inside(mix, rules, slots as f64, meets_step);
+        let waiting = (count - slots as f64 - inside.rate * away.as_seconds()).max(0.0);
+        Self { wait: Seconds::from_seconds(waiting / inside.rate), limit: slot_limit, ..inside }
     }
 
-    /// With so many requests that have a place.
-    pub(super) fn inside(mix: &StepMix<'_>, rules: &ServingRules, placed: f64, clients: Clients) -> Self {
-        let steps = mix.decode_steps;
-        let met = if clients.meets_step { ((clients.count - 1.0) / clients.count).clamp(0.0, 1.0) } else { 0.0 };
-        if steps <= 0.0 {
-            return Self::prompts_only(mix, rules, placed);
+    /// With so many requests that have a place, at least one.
+    pub(super) fn inside(mix: &StepMix<'_>, rules: &ServingRules, placed: f64, meets_step: bool) -> Self {
+        if mix.decode_steps <= 0.0 {
+            return Self::prompts_only(mix, rules, Clients { count: placed, away: Seconds::ZERO, meets_step });
         }
-        // The share of its time that a request is being answered.
-        let mut answered = 1.0;
-        let mut result = None;
-        // A request sees the prompts of all others, but not its own.
-        let among = 1.0 - 1.0 / placed.max(1.0);
-        for _ in 0..ROUNDS {
-            let others = placed * among * answered;
-            // A token is emitted in a step with its own sequence.
-            let pattern = Pattern::new(mix, rules, others + placed.min(1.0), others / steps);
-            let gap = pattern.mean();
-            let rate = placed * answered / (steps * gap.as_seconds());
-            let room = prompts_per_step(mix, rules, others);
-            let found = Pattern { sequences: others, room, ..pattern };
-            let (first, overflow) = FirstToken::new(mix, rules, &found, rate * among, met);
-            let limit = if pattern.full { Limit::StepTokens } else { Limit::Clients };
-            result = Some(Self { pattern, rate, first, overflow, wait: Seconds::ZERO, placed, limit });
-            let decode = gap * steps;
-            let next = decode / (decode + first.total());
-            // Where prompts fill all steps, answers are as many as their prompts can be processed for.
-            let bound = if pattern.full { pattern.room * steps / placed } else { f64::INFINITY };
-            answered = next.min(bound).max(1e-9);
+        let at = |others: f64| Beside::new(mix, rules, others, meets_step);
+        if placed <= 1.0 {
+            return at(0.0).operating(Limit::Clients);
         }
-        result.unwrap_or_else(|| Self::prompts_only(mix, rules, placed))
+        let found = Self::solve(mix, rules, placed - 1.0, at, |beside| beside.placed() - placed);
+        Self::of_all(found, placed - found.placed())
+    }
+
+    /// The point at which `surplus` is zero, with at most so many others; the last one if prompts fill all steps before.
+    fn solve(
+        mix: &StepMix<'_>,
+        rules: &ServingRules,
+        most: f64,
+        at: impl Fn(f64) -> Beside,
+        surplus: impl Fn(&Beside) -> f64,
+    ) -> Beside {
+        const TOLERANCE: Tolerance = Tolerance { relative: 1e-11, absolute: 0.0 };
+        let last = at(most.min(most_others(mix, rules)));
+        if surplus(&last) <= 0.0 {
+            return last;
+        }
+        let root = find_root(|others| surplus(&at(others)), 0.0, last.others, TOLERANCE);
+        root.map_or(last, at)
+    }
+
+    /// `left` requests have no room in the steps: they wait for others' prompts.
+    fn of_all(found: Beside, left: f64) -> Self {
+        let Pattern { share, prompts, room, .. } = found.pattern;
+        let full = share * prompts >= FULL * room;
+        let mut operating = found.operating(if full { Limit::StepTokens } else { Limit::Clients });
+        if left > 0.0 {
+            operating.first.prompts_before += Seconds::from_seconds(left / operating.rate);
+            operating.placed += left;
+        }
+        operating
     }
 
     /// Answers of one token: nothing but prompts.
-    fn prompts_only(mix: &StepMix<'_>, rules: &ServingRules, placed: f64) -> Self {
+    fn prompts_only(mix: &StepMix<'_>, rules: &ServingRules, clients: Clients) -> Self {
         let pattern = Pattern::new(mix, rules, 0.0, 0.0);
-        let prompts = placed.min(pattern.room.max(1.0));
+        let Clients { count, away, .. } = clients;
+        let placed = count.min(rules.slots().0 as f64);
+        let prompts = placed.clamp(1.0, pattern.room.max(1.0));
         let own = prompt_steps(mix, pattern.room, prompts);
-        let rate = prompts / own.as_seconds();
-        let before = Seconds::from_seconds((placed / rate - own.as_seconds()).max(0.0));
+        let most = prompts / own.as_seconds();
+        let rate = most.min(count / (own + away).as_seconds());
+        let inside = (count - rate * away.as_seconds()).min(placed);
+        let before = Seconds::from_seconds((inside / rate - own.as_seconds()).max(0.0));
+        let wait = Seconds::from_seconds((count - inside - rate * away.as_seconds()).max(0.0) / rate);
         let first = FirstToken { prompts_before: before, own, ..FirstToken::default() };
         let overflow = Overflow { share: 0.0, wait: Seconds::ZERO };
-        Self { pattern, rate, first, overflow, wait: Seconds::ZERO, placed, limit: Limit::StepTokens }
+        Self { pattern, rate, first, overflow, wait, placed: inside, limit: Limit::StepTokens }
     }
 }
 
-const ROUNDS: usize = 5;
-const AWAY_ROUNDS: usize = 4;
+/// Sequences that can be answered at most before their prompts fill all steps: as many prompts come as there is room for.
+pub(super) fn most_others(mix: &StepMix<'_>, rules: &ServingRules) -> f64 {
+    let Some(tokens) = rules.max_tokens_per_step else { return f64::INFINITY };
+    let limit = tokens as f64 * mix.decode_steps / (mix.prompt_tokens + mix.decode_steps);
+    match rules.prompts {
+        PromptPolicy::First | PromptPolicy::Batch => f64::INFINITY,
+        PromptPolicy::Chunked => limit,
+        PromptPolicy::Whole => limit.max(mix.decode_steps),
+    }
+}
+
+/// Steps are full of prompts if this share of their room is taken.
+const FULL: f64 = 0.99;

@@ -20,8 +20,6 @@ pub(super) struct Pattern {
     pub(super) prompts: f64,
     /// Prompts that a step has room for; less than 1 where they come in chunks.
     pub(super) room: f64,
-    /// Whether prompts come as fast as steps can take them.
-    pub(super) full: bool,
 }
 
 impl Pattern {
@@ -29,7 +27,7 @@ impl Pattern {
     pub(super) fn new(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, per_gap: f64) -> Self {
         let room = prompts_per_step(mix, rules, sequences);
         let pure = if sequences > 0.0 { mix.step(0.0, sequences) } else { Seconds::ZERO };
-        let nothing = Self { sequences, pure, busy: pure, share: 0.0, prompts: 0.0, room, full: false };
+        let nothing = Self { sequences, pure, busy: pure, share: 0.0, prompts: 0.0, room };
         nothing.with_prompts(mix, rules, per_gap, 1.0 - (-per_gap).exp())
     }
 
@@ -41,13 +39,12 @@ impl Pattern {
         let alone = rules.prompts == PromptPolicy::First;
         // Steps that have room for several prompts take what is there; chunks of a prompt fill one step after another.
         let most = if alone { f64::INFINITY } else { self.room };
-        let full = per_gap >= most;
         let chunks = if self.room < 1.0 { per_gap / self.room } else { 0.0 };
-        let share = if full { 1.0 } else { share.max(per_gap / most).max(chunks).min(1.0) };
+        let share = share.max(per_gap / most).max(chunks).min(1.0);
         let prompts = (per_gap / share).min(most);
         let busy =
             if alone { self.pure + prompt_steps(mix, self.room, prompts) } else { mix.step(prompts, self.sequences) };
-        Self { busy, share, prompts, full, ..self }
+        Self { busy, share, prompts, ..self }
     }
 
     /// The mean gap.

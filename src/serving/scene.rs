@@ -1,11 +1,12 @@
 //! What a request finds: how many others are being answered, how long steps take with and without prompts, how much it fluctuates.
 
 use super::mix::StepMix;
-use super::operating::{MANY, Operating, Overflow};
-use super::pattern::prompts_per_step;
+use super::operating::{MANY, Operating, Overflow, most_others};
+use super::pattern::{Pattern, prompts_per_step};
 use super::replicas::Arriving;
 use super::rules::ServingRules;
 use crate::engine::PromptPolicy;
+use crate::numeric::{Tolerance, find_root};
 use crate::units::Seconds;
 
 /// The time of steps with so many sequences, as a line in the prompts that they carry.
@@ -140,36 +141,22 @@ impl OpenMean {
             return Self::single(mix, rules, rate);
         }
         let steps = mix.decode_steps;
-        let mut sequences: f64 = rate * steps * mix.step(0.0, 1.0).as_seconds();
-        let at = |sequences: f64| StepLine::new(mix, rules, sequences.max(MIN_SEQUENCES));
-        let (mut line, mut slope) = (at(sequences), 0.0);
-        let mut room = 1.0;
-        let mut stall = 0.0;
-        for round in 0..ROUNDS {
-            line = at(sequences);
-            room = prompts_per_step(mix, rules, line.sequences);
-            stall = Self::stall_of(&line, room, rate);
-            if steps <= 0.0 {
-                break;
-            }
-            // Newton's step on n = lambda m pure(n) / (1 - lambda alpha).
-            let width = (0.05 * line.sequences).max(1.0);
-            let further = at(line.sequences + width);
-            slope = ((further.pure - line.pure) / width).max(0.0);
-            let gain = rate * steps / (1.0 - rate * stall).max(1e-3);
-            let target = gain * line.pure;
-            let rest = (1.0 - gain * slope).max(0.02);
-            let next = (line.sequences + (target - line.sequences) / rest).clamp(0.0, 4.0 * (line.sequences + 1.0));
-            let close = (next - sequences).abs() < 1e-6 * next;
-            sequences = next;
-            if close && round > 0 {
-                break;
-            }
-        }
+        let sequences = if steps > 0.0 { Self::answered_at_once(mix, rules, rate) } else { 0.0 };
+        let line = Pattern::new(mix, rules, sequences.max(1.0), if steps > 0.0 { sequences / steps } else { 0.0 });
+        let room = line.room;
+        let stall = if line.prompts > 0.0 {
+            (line.busy - line.pure).as_seconds() / line.prompts
+        } else {
+            StepLine::new(mix, rules, 0.0).first / room.min(1.0)
+        };
+        let width = (0.05 * sequences).max(1.0);
+        let pure = line.pure.as_seconds();
+        let further = mix.step(0.0, sequences.max(1.0) + width).as_seconds();
+        let slope = ((further - pure) / width).max(0.0);
         let own = (rate * stall).min(0.999);
-        let base = (line.pure - slope * sequences).max(0.02 * line.pure).max(f64::MIN_POSITIVE);
+        let base = (pure - slope * sequences).max(0.02 * pure).max(f64::MIN_POSITIVE);
         let clusters = (arriving.dispersion() + own * own * spread.prompts) / ((1.0 - own) * (1.0 - own));
-        let amplified = if line.pure > 0.0 { (line.pure / base).max(1.0) } else { 1.0 };
+        let amplified = (pure / base).max(1.0);
         let variance = arriving.shared(sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - spread.gini)).max(0.0));
         // Sequences as tokens see them, with the token's own.
         let seen = if sequences > 0.0 { sequences + variance / sequences } else { 1.0 };
@@ -191,25 +178,23 @@ impl OpenMean {
         Self { sequences: 0.0, variance: 0.0, room, stall: 0.0, tpot, slope: 0.0, rate }
     }
 
-    /// What a prompt adds to the time of a step on average, where others share its step.
-    fn stall_of(line: &StepLine, room: f64, rate: f64) -> f64 {
-        if room < 1.0 {
-            return line.first / room;
+    /// Sequences that are being answered while so many requests come per second: as many answers end as requests come.
+    fn answered_at_once(mix: &StepMix<'_>, rules: &ServingRules, rate: f64) -> f64 {
+        const TOLERANCE: Tolerance = Tolerance { relative: 1e-10, absolute: 0.0 };
+        let served = |sequences: f64| {
+            let pattern = Pattern::new(mix, rules, sequences.max(1.0), sequences / mix.decode_steps);
+            sequences / (mix.decode_steps * pattern.mean().as_seconds())
+        };
+        let most = most_others(mix, rules).min(rules.slots().0 as f64).min(MOST_SEQUENCES);
+        if served(most) <= rate {
+            return most;
         }
-        let mut stall = line.first;
-        for _ in 0..3 {
-            let step = line.pure / (1.0 - rate * stall).max(0.02);
-            let per_step = rate * step;
-            let some = -(-per_step).exp_m1();
-            let prompts = (per_step / some.max(f64::MIN_POSITIVE)).clamp(1.0, room);
-            stall = line.added(prompts) / prompts;
-        }
-        stall
+        find_root(|sequences| served(sequences) - rate, 0.0, most, TOLERANCE).unwrap_or(most)
     }
 }
 
-const ROUNDS: usize = 12;
-const MIN_SEQUENCES: f64 = 1.0;
+/// More sequences than any engine runs.
+pub(super) const MOST_SEQUENCES: f64 = 65_536.0;
 
 impl Scene {
     /// Requests that come at random.
@@ -358,7 +343,11 @@ fn rest_to_last(into: &mut [f64; PROMPTS]) {
 }
 
 /// Numbers that stand for a negative binomial distribution, each for the same share.
+///
+/// Many are walked in strides: their distribution is smooth.
 fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
+    /// Weights that are looked at, about.
+    const WEIGHTS: f64 = 512.0;
     let mut nodes = [0.0; NODES];
     if mean <= 0.0 {
         return nodes;
@@ -366,24 +355,22 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
     let excess = (variance - mean).max(1e-6 * mean);
     let shape = mean * mean / excess;
     let odds = mean / (mean + shape);
-    let deviation = variance.max(mean).sqrt();
+    let deviation = variance.sqrt();
     let start = (mean - 6.0 * deviation).floor().max(0.0);
     let end = (mean + 9.0 * deviation + 10.0).ceil();
-    // Two passes over unnormalised weights: their sum, then the means of equal shares.
-    let mut total = 0.0;
-    let mut weight: f64 = 1.0;
-    let mut number = start;
-    let walk = |number: f64, weight: f64| weight * odds * (shape + number) / (number + 1.0);
-    while number <= end && weight.is_finite() {
-        total += weight;
-        weight = walk(number, weight);
-        number += 1.0;
-    }
+    let stride = ((end - start) / WEIGHTS).ceil().max(1.0);
+    // The ratio of neighbours, to the power of the stride, at the middle between them.
+    let walk = |number: f64, weight: f64| {
+        let middle = number + (stride - 1.0) / 2.0;
+        weight * (odds * (shape + middle) / (middle + 1.0)).powf(stride)
+    };
+    let numbers =
+        || std::iter::successors(Some((start, 1.0)), |&(number, weight)| Some((number + stride, walk(number, weight))));
+    let within = |&(number, weight): &(f64, f64)| number <= end && f64::is_finite(weight);
+    let total: f64 = numbers().take_while(within).map(|(_, weight)| weight).sum();
     let share = total / NODES as f64;
     let (mut node, mut filled, mut sum) = (0, 0.0, 0.0);
-    weight = 1.0;
-    number = start;
-    while number <= end && node < NODES {
+    for (number, weight) in numbers().take_while(within) {
         let mut left = weight;
         while node < NODES && filled + left >= share {
             let part = share - filled;
@@ -394,18 +381,9 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
         }
         filled += left;
         sum += left * number;
-        weight = walk(number, weight);
-        number += 1.0;
     }
-    while node < NODES {
-        nodes[node] = if filled > 0.0 { sum / filled } else { end };
-        node += 1;
-    }
-    // More regular than independent arrivals: the same shape, narrower.
-    if variance < mean {
-        let narrower = (variance.max(0.0) / mean).sqrt();
-        nodes.iter_mut().for_each(|node| *node = mean + (*node - mean) * narrower);
-    }
+    let last = if filled > 0.0 { sum / filled } else { end };
+    nodes[node..].fill(last);
     nodes
 }
 

@@ -6,7 +6,7 @@ use super::operating::{Clients, FirstToken, Operating};
 use super::replicas::Arriving;
 use super::requests::Drawing;
 use super::rules::Limit;
-use super::scene::{OpenMean, Scene, Spread, overflow_at};
+use super::scene::{MOST_SEQUENCES, OpenMean, Scene, Spread, overflow_at};
 use super::{Server, ServingError};
 use crate::queueing::{BirthDeath, BirthDeathSummary, Md1, Mgc, Mmc, Service};
 use crate::step::StepModel;
@@ -250,7 +250,7 @@ impl Server<'_> {
 
     pub(super) fn saturated(&self) -> Operating {
         let (slots, limit) = self.rules.slots();
-        let count = (slots as f64).min(MANY_SEQUENCES);
+        let count = (slots as f64).min(MOST_SEQUENCES);
         let clients = Clients { count, away: Seconds::ZERO, meets_step: false };
         let operating = Operating::closed(&self.mix, &self.rules, clients);
         let limit = if operating.limit == Limit::Clients { limit } else { operating.limit };
@@ -368,12 +368,12 @@ impl Server<'_> {
     /// The number of requests as a birth-death chain: with so many of them, as many are answered as in a closed loop.
     fn chain(&self, rate: RequestsPerSecond, slots: u64) -> Result<BirthDeathSummary, ServingError> {
         const LEVELS: usize = 6;
-        let most = (slots as f64).min(MANY_SEQUENCES);
+        let most = (slots as f64).min(MOST_SEQUENCES);
         let mut levels = [(0.0, 0.0); LEVELS];
         for (index, level) in levels.iter_mut().enumerate() {
             let number = (1.0 + (most - 1.0) * (index as f64 / (LEVELS - 1) as f64).powi(2)).round();
-            let clients = Clients { count: number, away: Seconds::ZERO, meets_step: number > 1.0 };
-            *level = (number, number / Operating::inside(&self.mix, &self.rules, number, clients).rate);
+            // Where nobody waits for a step: as in saturation, so that the last level is that.
+            *level = (number, number / Operating::inside(&self.mix, &self.rules, number, false).rate);
         }
         let residence = |present: f64| {
             let above = levels.iter().position(|level| level.0 >= present).unwrap_or(LEVELS - 1).max(1);
@@ -386,9 +386,14 @@ impl Server<'_> {
         Ok(chain.summary()?)
     }
 
-    /// Mean wait for a place over that of exponential residences.
+    /// Mean wait for a place over that of exponential residences: Kimura's where there are few, Lee and Longton's for many, where it is within 1 % if anybody
+    /// waits.
     fn wait_ratio(&self, rho: f64, slots: u64) -> f64 {
+        const MANY_PLACES: u64 = 32;
         let scv = self.residence_scv();
+        if slots > MANY_PLACES {
+            return (1.0 + scv) / 2.0;
+        }
         let ratio = || {
             let service = Service::with_scv(1.0, scv).ok()?;
             let arrival = rho * slots as f64;
@@ -396,7 +401,7 @@ impl Server<'_> {
             let exponential = Mmc::new(arrival, 1.0, slots).ok()?.mean_wait();
             (exponential > 0.0).then_some(all / exponential)
         };
-        ratio().unwrap_or(1.0)
+        ratio().unwrap_or((1.0 + scv) / 2.0)
     }
 
     /// Squared coefficient of variation of the time for which a place is taken: that of the answers' lengths.
@@ -444,6 +449,3 @@ impl Waiting {
         Self { mean: self.mean * ratio, waits }
     }
 }
-
-/// More sequences than any engine runs.
-const MANY_SEQUENCES: f64 = 65_536.0;
