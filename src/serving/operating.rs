@@ -35,14 +35,17 @@ impl FirstToken {
         met: f64,
     ) -> (Self, Overflow) {
         let seen = Self::seen(mix, rules, pattern, rate);
-        let together = (1.0 + rate * pattern.seen().as_seconds()).min(pattern.room.max(1.0));
+        // Those that come in the step that runs; where requests come back when a step ends, those whose answers end with it.
+        let others = if met > 0.0 { rate * seen.as_seconds() } else { pattern.share * pattern.prompts };
+        let together = (1.0 + others).min(pattern.room.max(1.0));
         let full = full_step(mix, rules, pattern);
         let own = match rules.prompts {
             _ if pattern.room < 1.0 => full / pattern.room,
             PromptPolicy::First => prompt_steps(mix, pattern.room, together),
             _ => mix.step(together, pattern.sequences),
         };
-        let overflow = Overflow::new(full, pattern.room, rate, rules.prompts == PromptPolicy::Chunked);
+        // In a closed loop requests come back as evenly as their prompts were processed.
+        let overflow = Overflow::new(full, pattern.room, rate, rules.prompts == PromptPolicy::Chunked).evened();
         let gathering = if pattern.sequences > 0.0 {
             gathering(rules.prompt_wait_steps, pattern.pure, pattern.mean())
         } else {
@@ -85,13 +88,18 @@ pub(super) struct Overflow {
     pub(super) share: f64,
     /// How long these wait in the mean.
     pub(super) wait: Seconds,
+    /// Load of the steps with prompts.
+    load: f64,
 }
 
 impl Overflow {
+    /// There is room for all.
+    pub(super) const NONE: Self = Self { share: 0.0, wait: Seconds::ZERO, load: 0.0 };
+
     /// Prompts that are `cut` have a part of them processed in the step that has no room for all.
     pub(super) fn new(full: Seconds, room: f64, rate: f64, cut: bool) -> Self {
         if room >= MANY || rate <= 0.0 {
-            return Self { share: 0.0, wait: Seconds::ZERO };
+            return Self::NONE;
         }
         // A prompt in chunks takes several steps of one server.
         let servers = room.max(1.0);
@@ -99,16 +107,22 @@ impl Overflow {
         let load = (rate * service.as_seconds() / servers).min(1.0 - 1e-9);
         let part = if cut && room > 1.0 { LEFT_OF_CUT } else { 1.0 };
         let share = part * load.powf((2.0 * (servers + 1.0)).sqrt() - 1.0);
-        Self { share, wait: service / (2.0 * servers * (1.0 - load)) }
+        Self { share, wait: service / (2.0 * servers * (1.0 - load)), load }
     }
 
     pub(super) fn mean(&self) -> Seconds {
         self.wait * self.share
     }
 
+    /// With arrivals that have passed these steps before. What leaves a server of constant times has `c^2 = (1 - load^2) c^2` of its arrivals' squared
+    /// coefficient of variation (W. Whitt, Bell System Technical Journal 62 (1983) 2779): coming back, it is the more regular the higher the load.
+    fn evened(self) -> Self {
+        Self { share: self.share * (1.0 - self.load * self.load), ..self }
+    }
+
     /// With more regular arrivals fewer prompts come together; in bursts they wait for longer.
     pub(super) fn thinned(self, arriving: Arriving) -> Self {
-        Self { share: self.share * arriving.scv.min(1.0), wait: self.wait * arriving.scv.max(1.0) }
+        Self { share: self.share * arriving.scv.min(1.0), wait: self.wait * arriving.scv.max(1.0), ..self }
     }
 }
 
@@ -131,6 +145,8 @@ pub(super) struct Operating {
     pub(super) overflow: Overflow,
     /// Wait for a place.
     pub(super) wait: Seconds,
+    /// Wait of those that have a place, but whose prompts no step has room for; part of `first`.
+    pub(super) held: Seconds,
     /// Requests with a place.
     pub(super) placed: f64,
     /// What keeps more from running.
@@ -193,7 +209,7 @@ impl Beside {
     fn operating(self, limit: Limit) -> Operating {
         let (rate, placed) = (self.rate(), self.placed());
         let Self { pattern, first, overflow, .. } = self;
-        Operating { pattern, rate, first, overflow, wait: Seconds::ZERO, placed, limit }
+        Operating { pattern, rate, first, overflow, wait: Seconds::ZERO, held: Seconds::ZERO, placed, limit }
     }
 }
 
@@ -261,7 +277,8 @@ impl Operating {
         let full = share * prompts >= FULL * room;
         let mut operating = found.operating(if full { Limit::StepTokens } else { Limit::Clients });
         if left > 0.0 {
-            operating.first.prompts_before += Seconds::from_seconds(left / operating.rate);
+            operating.held = Seconds::from_seconds(left / operating.rate);
+            operating.first.prompts_before += operating.held;
             operating.placed += left;
         }
         operating
@@ -280,8 +297,8 @@ impl Operating {
         let before = Seconds::from_seconds((inside / rate - own.as_seconds()).max(0.0));
         let wait = Seconds::from_seconds((count - inside - rate * away.as_seconds()).max(0.0) / rate);
         let first = FirstToken { prompts_before: before, own, ..FirstToken::default() };
-        let overflow = Overflow { share: 0.0, wait: Seconds::ZERO };
-        Self { pattern, rate, first, overflow, wait, placed: inside, limit: Limit::StepTokens }
+        let overflow = Overflow::NONE;
+        Self { pattern, rate, first, overflow, wait, held: before, placed: inside, limit: Limit::StepTokens }
     }
 }
 

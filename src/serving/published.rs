@@ -89,7 +89,7 @@ impl Server<'_> {
         let clients = Clients { count: concurrency, away, meets_step: away > Seconds::ZERO && concurrency > 1.0 };
         let steady = Operating::closed(mix, rules, clients);
         let scene = Scene::closed(mix, rules, &steady, clients.meets_step, self.residence_scv());
-        let waits = Waits::Steady { mean: steady.wait, deviation: Seconds::ZERO };
+        let waits = Waits::Steady { mean: steady.wait + steady.held, deviation: Seconds::ZERO };
         let drawing =
             Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
         let mut drawn = drawing.requests();

@@ -391,7 +391,7 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
 pub(super) fn overflow_at(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64) -> Overflow {
     // With a single place there is never another prompt.
     if rules.slots().0 == 1 {
-        return Overflow { share: 0.0, wait: Seconds::ZERO };
+        return Overflow::NONE;
     }
     let beside = if rules.prompts == PromptPolicy::First { 0.0 } else { sequences };
     Overflow::new(

@@ -262,10 +262,11 @@ impl Server<'_> {
         let rate = RequestsPerSecond::from_requests_per_second(operating.rate);
         let scv = self.residence_scv();
         let scene = Scene::closed(&self.mix, &self.rules, &operating, meets_steps, scv);
-        // The queue in front of the places is always about as long.
+        // The queue in front of the places, and of the steps, is always about as long.
         let queue = operating.rate * operating.wait.as_seconds();
-        let deviation = operating.wait * (scv.max(0.01) / queue.max(1.0)).sqrt();
-        let waits = Waits::Steady { mean: operating.wait, deviation };
+        let mean = operating.wait + operating.held;
+        let waiting = operating.rate * mean.as_seconds();
+        let waits = Waits::Steady { mean, deviation: mean * (scv.max(0.01) / waiting.max(1.0)).sqrt() };
         let drawing =
             Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: self.rules.front_end, waits: &waits };
         let load = Load {
