@@ -3,16 +3,19 @@
 //! `tests/data/golden_metrics.csv` names the source of every number. A row without a recipe fails the test, unless the table says that it is skipped,
 //! and why.
 
+#[path = "common/golden.rs"]
+mod golden;
 #[path = "common/table.rs"]
 mod table;
 
+use golden::{Inputs, reproduce};
 use llm_roofline::serving::metrics::{
     Chunks, Convention, Percentiles, RequestTimes, Slo, ToolReport, mlperf_queries, named_slo, queries_needed,
     response_limit, summarise,
 };
 use llm_roofline::text::{Density, Experience, READING_ALOUD_WORDS_PER_MINUTE, READING_WORDS_PER_MINUTE};
 use llm_roofline::units::{Seconds, TokensPerSecond};
-use table::{Row, rows};
+use table::Row;
 
 const TABLE: &str = include_str!("data/golden_metrics.csv");
 /// Rows of the table, and those among them that are skipped: a row is lost if these change.
@@ -21,24 +24,7 @@ const SKIPPED: usize = 1;
 /// Exact rows may differ by the rounding of floating-point sums.
 const ROUNDING: f64 = 1e-12;
 
-/// The inputs of a row, `name=value` pairs.
-struct Inputs<'a>(&'a Row);
-
 impl Inputs<'_> {
-    fn text(&self, name: &str) -> &str {
-        let pairs = self.0.text("inputs").split(';').filter_map(|pair| pair.split_once('='));
-        let found = pairs.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value);
-        found.unwrap_or_else(|| panic!("{}: no input {name}", self.0.id()))
-    }
-
-    fn number(&self, name: &str) -> f64 {
-        self.text(name).parse().unwrap_or_else(|_| panic!("{}: input {name} is no number", self.0.id()))
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        self.text(name).parse().unwrap_or_else(|_| panic!("{}: input {name} is no count", self.0.id()))
-    }
-
     fn millis(&self, name: &str) -> Seconds {
         Seconds::from_millis(self.number(name))
     }
@@ -134,30 +120,7 @@ fn recompute(row: &Row) -> Option<f64> {
 
 #[test]
 fn published_numbers_are_reproduced() {
-    let rows = rows(TABLE);
-    let (mut reproduced, mut skipped, mut misses) = (0, 0, String::new());
-    for row in &rows {
-        let (id, quantity) = (row.id(), row.text("quantity"));
-        assert!(!row.text("source").is_empty(), "{id}: no source");
-        if row.text("tolerance_pct") == "skip" {
-            assert!(!row.text("notes").is_empty(), "{id}: skipped without a reason");
-            println!("skipped: {id} {quantity}: {}", row.text("notes"));
-            skipped += 1;
-            continue;
-        }
-        let expected: f64 = row.number("expected");
-        let found = recompute(row).unwrap_or_else(|| panic!("{id}: no recipe for {quantity}"));
-        let (deviation, tolerance) = ((found / expected - 1.0).abs(), row.number::<f64>("tolerance_pct") / 100.0);
-        if deviation <= tolerance.max(ROUNDING) {
-            reproduced += 1;
-        } else {
-            let percent = 100.0 * deviation;
-            misses += &format!("{id} {expected:>10} {found:>12.6} off by {percent:.4} %: {quantity}\n");
-        }
-    }
-    assert!(misses.is_empty(), "published, computed:\n{misses}");
-    assert_eq!((rows.len(), skipped), (ROWS, SKIPPED));
-    assert_eq!(reproduced, ROWS - SKIPPED);
+    reproduce(TABLE, ROWS, SKIPPED, ROUNDING, recompute);
 }
 
 /// The row that is skipped because its sources disagree: both values are kept, each with its source.

@@ -3,50 +3,29 @@
 //! `tests/data/golden_queueing.csv` names the source of every number. A row without a recipe fails the test, unless the table says that it is skipped, and
 //! why.
 
+#[path = "common/golden.rs"]
+mod golden;
 #[path = "common/table.rs"]
 mod table;
 
+use golden::{Inputs, reproduce};
 use llm_roofline::numeric::{Tolerance, find_root_above, fit_line};
 use llm_roofline::queueing::{
     BatchQueue, BatchTime, BirthDeath, BirthDeathSummary, ClosedNetwork, ClosedSolution, LimitedBatchQueue, Md1, Mdc,
     Mg1, Mgc, Mm1, Mmc, MphC, ProcessorSharing, Service, Station, TwoPhase, WaitFormula, erlang_b, erlang_c,
     mean_sojourn_in_stages, mean_sojourn_sped_up, servers_with_absence,
 };
-use table::{Row, rows};
+use table::Row;
 
 const TABLE: &str = include_str!("data/golden_queueing.csv");
 /// Rows of the table, and those among them that are skipped: a row is lost if these change.
 const ROWS: usize = 150;
 const SKIPPED: usize = 5;
 
-/// The inputs of a row, `name=value` pairs.
-struct Inputs<'a>(&'a Row);
-
 impl Inputs<'_> {
-    fn text(&self, name: &str) -> Option<&str> {
-        let pairs = self.0.text("inputs").split(';').filter_map(|pair| pair.split_once('='));
-        pairs.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
-    }
-
-    fn number(&self, name: &str) -> f64 {
-        let text = self.text(name).unwrap_or_else(|| panic!("{}: no input {name}", self.0.id()));
-        let number = |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("{}: input {name}", self.0.id()));
-        match text.split_once('/') {
-            Some((above, below)) => number(above) / number(below),
-            None => number(text),
-        }
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        let number = self.number(name);
-        assert_eq!(number.fract(), 0.0, "{}", self.0.id());
-        number as u64
-    }
-
     /// Numbers separated by bars.
     fn list(&self, name: &str) -> Vec<f64> {
-        let text = self.text(name).unwrap_or_else(|| panic!("{}: no input {name}", self.0.id()));
-        text.split('|').map(|text| text.parse().unwrap()).collect()
+        self.text(name).split('|').map(|text| text.parse().unwrap()).collect()
     }
 
     /// The call centre of the first rows.
@@ -56,7 +35,7 @@ impl Inputs<'_> {
     }
 
     fn service(&self) -> Service {
-        let third = self.text("ES3").map(|_| self.number("ES3"));
+        let third = self.stated("ES3").map(|_| self.number("ES3"));
         Service::from_moments(self.number("ES"), self.number("ES2"), third).unwrap()
     }
 
@@ -69,7 +48,7 @@ impl Inputs<'_> {
     fn exact_wait(&self) -> f64 {
         let (rate, servers) = (self.offered(), self.count("servers"));
         let phases = |scv| MphC::new(rate, TwoPhase::with_scv(1.0, scv).unwrap(), servers).unwrap().mean_wait();
-        match self.text("model") {
+        match self.stated("model") {
             None | Some("MD" | "M/D/c") => Mdc::new(rate, 1.0, servers).unwrap().mean_wait(),
             Some("E2" | "M/E2/c") => phases(0.5),
             Some("H2" | "M/H2/c balanced means SCV=4") => phases(4.0),
@@ -248,30 +227,5 @@ fn recompute(row: &Row) -> Option<f64> {
 
 #[test]
 fn published_numbers_are_reproduced() {
-    /// Exact rows may differ by the rounding of floating-point sums.
-    const ROUNDING: f64 = 1e-12;
-    let rows = rows(TABLE);
-    let (mut reproduced, mut skipped, mut misses) = (0, 0, String::new());
-    for row in &rows {
-        let (id, quantity) = (row.id(), row.text("quantity"));
-        assert!(!row.text("source").is_empty(), "{id}: no source");
-        if row.text("tolerance_pct") == "skip" {
-            assert!(!row.text("notes").is_empty(), "{id}: skipped without a reason");
-            println!("skipped: {id} {quantity}: {}", row.text("notes"));
-            skipped += 1;
-            continue;
-        }
-        let expected: f64 = row.number("expected");
-        let found = recompute(row).unwrap_or_else(|| panic!("{id}: no recipe for {quantity}"));
-        let (deviation, tolerance) = ((found / expected - 1.0).abs(), row.number::<f64>("tolerance_pct") / 100.0);
-        if deviation <= tolerance.max(ROUNDING) {
-            reproduced += 1;
-        } else {
-            let percent = 100.0 * deviation;
-            misses += &format!("{id} {expected:>10} {found:>12.6} off by {percent:.3} %: {quantity}\n");
-        }
-    }
-    assert!(misses.is_empty(), "published, computed:\n{misses}");
-    assert_eq!((rows.len(), skipped), (ROWS, SKIPPED));
-    assert_eq!(reproduced, ROWS - SKIPPED);
+    reproduce(TABLE, ROWS, SKIPPED, 1e-12, recompute);
 }

@@ -3,9 +3,12 @@
 //! `tests/data/golden_speculative.csv` names the source of every number. A row without a recipe fails the test, unless the table says that it is
 //! skipped, and why.
 
+#[path = "common/golden.rs"]
+mod golden;
 #[path = "common/table.rs"]
 mod table;
 
+use golden::{Inputs, reproduce};
 use llm_roofline::speculative::{Acceptance, AcceptanceRate, Proposal, speedup_of_costs};
 use table::{Row, rows};
 
@@ -14,28 +17,13 @@ const TABLE: &str = include_str!("data/golden_speculative.csv");
 const ROWS: usize = 66;
 const SKIPPED: usize = 9;
 
-/// The inputs of a row, `name=value` pairs.
-struct Inputs<'a>(&'a Row);
-
 impl Inputs<'_> {
-    fn text(&self, name: &str) -> Option<&str> {
-        let pairs = self.0.text("inputs").split(';').filter_map(|pair| pair.split_once('='));
-        pairs.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
-    }
-
-    fn number(&self, name: &str) -> f64 {
-        let text = self.text(name).unwrap_or_else(|| panic!("{}: no input {name}", self.0.id()));
-        text.parse().unwrap_or_else(|_| panic!("{}: input {name} is no number", self.0.id()))
-    }
-
     fn rate(&self) -> AcceptanceRate {
         AcceptanceRate::new(self.number("alpha")).unwrap()
     }
 
     fn draft_tokens(&self) -> u64 {
-        let number = self.number("gamma");
-        assert_eq!(number.fract(), 0.0, "{}", self.0.id());
-        number as u64
+        self.count("gamma")
     }
 }
 
@@ -70,32 +58,7 @@ fn recompute(row: &Row) -> Option<f64> {
 
 #[test]
 fn published_numbers_are_reproduced() {
-    /// Exact rows may differ by the rounding of floating-point sums.
-    const ROUNDING: f64 = 1e-12;
-    let rows = rows(TABLE);
-    let (mut reproduced, mut skipped, mut misses) = (0, 0, String::new());
-    for row in &rows {
-        let (id, quantity) = (row.id(), row.text("quantity"));
-        assert!(!row.text("source").is_empty(), "{id}: no source");
-        if row.text("tolerance_pct") == "skip" {
-            assert!(!row.text("notes").is_empty(), "{id}: skipped without a reason");
-            println!("skipped: {id} {quantity}: {}", row.text("notes"));
-            skipped += 1;
-            continue;
-        }
-        let expected: f64 = row.number("expected");
-        let found = recompute(row).unwrap_or_else(|| panic!("{id}: no recipe for {quantity}"));
-        let (deviation, tolerance) = ((found / expected - 1.0).abs(), row.number::<f64>("tolerance_pct") / 100.0);
-        if deviation <= tolerance.max(ROUNDING) {
-            reproduced += 1;
-        } else {
-            let percent = 100.0 * deviation;
-            misses += &format!("{id} {expected:>10} {found:>12.6} off by {percent:.3} %: {quantity}\n");
-        }
-    }
-    assert!(misses.is_empty(), "published, computed:\n{misses}");
-    assert_eq!((rows.len(), skipped), (ROWS, SKIPPED));
-    assert_eq!(reproduced, ROWS - SKIPPED);
+    reproduce(TABLE, ROWS, SKIPPED, 1e-12, recompute);
 }
 
 /// Rows that are skipped because their source contradicts itself: the formula gives less at every length, and as much as the note says at best.

@@ -1,5 +1,8 @@
 //! Capacity under targets, the curve and its knee: laws that hold for every deployment, and values that queueing theory gives.
 
+#[path = "common/served.rs"]
+mod served;
+
 use llm_roofline::prelude::*;
 use llm_roofline::serving::metrics::Metric;
 use llm_roofline::serving::{
@@ -7,6 +10,7 @@ use llm_roofline::serving::{
 };
 use llm_roofline::workload::{LengthDistribution, Lengths, Slo};
 use proptest::prelude::*;
+use served::compile;
 use std::sync::LazyLock;
 
 static MODELS: LazyLock<Vec<StepModel>> = LazyLock::new(|| {
@@ -17,15 +21,6 @@ static MODELS: LazyLock<Vec<StepModel>> = LazyLock::new(|| {
         compile("llama-3.1-8b", "l4-24gb", 1, "fp8", "vllm-2024"),
     ]
 });
-
-fn compile(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> StepModel {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device(device).unwrap(), count).unwrap();
-    let deployment = Deployment::new(catalog.model(model).unwrap(), system)
-        .with_engine(catalog.engine(engine).unwrap())
-        .with_weights(weights.parse().unwrap());
-    StepModel::compile(&deployment).unwrap()
-}
 
 fn varied() -> Lengths {
     let prompts = LengthDistribution::log_normal(800.0, 600.0, 1, 4000).unwrap();

@@ -1,20 +1,15 @@
 //! Named workloads: their numbers are the published ones, each has an answer on a deployment that fits, and what is said about such workloads holds
 //! under the conditions that are stated here.
 
+#[path = "common/served.rs"]
+mod served;
+
 use llm_roofline::prelude::*;
 use llm_roofline::serving::metrics::{Metric, named_slo, named_slos};
 use llm_roofline::serving::{Binding, Demand, Scenario, ScenarioAnswer, ScenarioError, Server, Statistic, Target};
 use llm_roofline::text::{Experience, INLINE_COMPLETION, VOICE_PAUSE};
 use llm_roofline::workload::{Lengths, Slo};
-
-fn compile(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> StepModel {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device(device).unwrap(), count).unwrap();
-    let deployment = Deployment::new(catalog.model(model).unwrap(), system)
-        .with_engine(catalog.engine(engine).unwrap())
-        .with_weights(weights.parse().unwrap());
-    StepModel::compile(&deployment).unwrap()
-}
+use served::compile;
 
 fn answer(scenario: &str, model: &StepModel) -> ScenarioAnswer {
     Scenario::named(scenario).unwrap().answer(model).unwrap()
