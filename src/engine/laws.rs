@@ -310,6 +310,10 @@ law! {
         prefill: Number,
         /// The speed-up of speculative decoding, where it is known how much is accepted.
         speculation: Number,
+        /// Rates and times per token under load, beside that of the steps.
+        load: Number,
+        /// Times to first token under load: a queue amplifies what is wrong with a step, and how a client starts is seldom known.
+        load_first_token: Number,
         /// Added where a law has no measurement of the hardware's generation.
         unknown_hardware: Number,
     }

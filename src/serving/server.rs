@@ -6,7 +6,7 @@ use super::mix::StepMix;
 use super::rules::ServingRules;
 use super::whole_batch::WholeBatch;
 use crate::engine::PromptPolicy;
-use crate::step::StepModel;
+use crate::step::{Interval, StepModel};
 use crate::units::RequestsPerSecond;
 use crate::workload::{Lengths, SharedPrefix};
 
@@ -101,13 +101,17 @@ impl<'a> Server<'a> {
     /// By which factor nine of ten measurements of a time lie above or below the prediction at most: the scatter of the operator laws in a step with prompts and
     /// answers; times to first token scatter more, as a queue amplifies what is wrong with a step.
     pub fn uncertainty(&self, of_first_token: bool) -> f64 {
+        /// Sequences of a step that stands for all.
+        const SEQUENCES: f64 = 16.0;
         let model = self.mix.model();
         let (slots, _) = self.rules.slots();
-        let load = self.mix.cost(1.0_f64.min(1.0), (slots as f64).min(16.0));
-        let interval = model.interval(&load);
-        let step = (interval.high / interval.expected).ln();
-        let queue = if of_first_token { 0.45 } else { 0.12 };
-        (step * step + queue * queue).sqrt().exp()
+        let step = model.interval(&self.mix.cost(1.0, SEQUENCES.min(slots as f64)));
+        let law = &model.deployment().engine().uncertainty;
+        let parameter = if of_first_token { &law.load_first_token } else { &law.load };
+        let deviation = parameter.as_ref().map_or(0.0, |deviation| deviation.value.0);
+        let width = |interval: Interval| (interval.high / interval.expected).ln();
+        let load = Interval::around(step.expected, deviation);
+        width(step).hypot(width(load)).exp()
     }
 
     /// The rules that it serves by.
