@@ -51,8 +51,8 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let model = StepModel::compile(&deployment)?;
     let server = Server::new(&model, &Lengths::fixed(arguments.prompt, arguments.output)?)?;
     let mut slo = Slo::default();
-    (slo.ttft, slo.tpot) =
-        (arguments.slo_ttft_ms.map(Seconds::from_millis), arguments.slo_tpot_ms.map(Seconds::from_millis));
+    slo.ttft = arguments.slo_ttft_ms.map(Seconds::from_millis);
+    slo.tpot = arguments.slo_tpot_ms.map(Seconds::from_millis);
     let rate = arguments.rate.map_or(server.max_rate() * 0.5, RequestsPerSecond::from_requests_per_second);
     let (state, verdict) = match arguments.concurrency {
         Some(count) => (server.closed_loop(count.max(1) as f64, Seconds::ZERO, &slo), "stable, as clients wait".into()),
@@ -61,8 +61,8 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     if arguments.json {
         return Ok(state.summary.to_json() + "\n");
     }
-    let mut text = format!("{} of at most {}: {verdict}\n{}\n", state.rate, state.max_rate, state.summary);
-    text += &format!("\nMean TTFT {}\n", state.ttft);
+    let ttft = if state.summary.stable { format!("Mean TTFT {}\n", state.ttft) } else { String::new() };
+    let mut text = format!("{} of at most {}: {verdict}\n{}\n{ttft}", state.rate, state.max_rate, state.summary);
     text += &format!("Knee: {}\n", server.knee()?);
     if !slo.is_empty() {
         text += &format!("Within {slo} (p99): {}\n", server.max_rate_under(&Target::at(&slo, Statistic::P99)?)?);
