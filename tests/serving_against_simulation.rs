@@ -105,7 +105,7 @@ fn closed_loops_agree_with_the_simulation() {
         let model = model(case);
         let server = Server::new(&model, &lengths(case)).unwrap();
         for concurrency in [1, 4, 16, 64] {
-            let state = server.closed_loop(concurrency as f64, Seconds::ZERO, &Slo::default()).summary;
+            let state = server.closed_loop(concurrency as f64, Seconds::ZERO, &Slo::default()).unwrap().summary;
             let count = concurrency * 40;
             let clients = Arrivals::Closed {
                 concurrency,

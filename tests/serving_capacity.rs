@@ -79,8 +79,8 @@ proptest! {
         let closed = server.max_concurrency_under(&target).unwrap();
         if closed.is_met() {
             prop_assert_eq!(closed.concurrency.fract(), 0.0);
-            prop_assert!(target.is_met(&server.closed_loop(closed.concurrency, Seconds::ZERO, &target.slo())));
-            prop_assert!(!target.is_met(&server.closed_loop(closed.concurrency + 1.0, Seconds::ZERO, &target.slo())));
+            prop_assert!(target.is_met(&server.closed_loop(closed.concurrency, Seconds::ZERO, &target.slo()).unwrap()));
+            prop_assert!(!target.is_met(&server.closed_loop(closed.concurrency + 1.0, Seconds::ZERO, &target.slo()).unwrap()));
         }
     }
 }

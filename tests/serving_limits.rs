@@ -2,7 +2,7 @@
 
 use llm_roofline::prelude::*;
 use llm_roofline::queueing::Md1;
-use llm_roofline::serving::{Server, ServingError};
+use llm_roofline::serving::{BenchmarkClient, Server, ServingError, balanced_ratio};
 use llm_roofline::workload::{Arrivals, LengthDistribution, Lengths, Slo};
 
 fn model(name: &str, device: &str, count: u32, engine: &str) -> StepModel {
@@ -32,7 +32,7 @@ fn no_load_and_one_client_are_the_unloaded_request() {
         let answer = model.request(&Request::new(prompt, output)).unwrap();
         let server = Server::new(&model, &Lengths::fixed(prompt, output).unwrap()).unwrap();
         let idle = server.open_loop(RequestsPerSecond::ZERO, &Slo::default()).unwrap().summary;
-        let alone = server.closed_loop(1.0, Seconds::ZERO, &Slo::default()).summary;
+        let alone = server.closed_loop(1.0, Seconds::ZERO, &Slo::default()).unwrap().summary;
         for state in [&idle, &alone] {
             close(state.ttft.unwrap().mean, answer.ttft, 1e-9);
             close(state.tpot.unwrap().mean, answer.tpot.unwrap(), 1e-9);
@@ -75,7 +75,7 @@ fn endless_load_is_the_offline_rate() {
     let server = Server::new(&model, &Lengths::fixed(1000, 200).unwrap()).unwrap();
     let offline = server.offline(&Slo::default());
     let (slots, _) = server.rules().slots();
-    let crowd = server.closed_loop(100.0 * slots as f64, Seconds::ZERO, &Slo::default());
+    let crowd = server.closed_loop(100.0 * slots as f64, Seconds::ZERO, &Slo::default()).unwrap();
     assert!((crowd.rate / offline.rate - 1.0).abs() < 1e-6, "{} {}", crowd.rate, offline.rate);
     assert!((offline.rate / server.max_rate() - 1.0).abs() < 1e-12);
     let over = server.open_loop(server.max_rate() * 1.01, &Slo::default()).unwrap();
@@ -92,7 +92,7 @@ fn laws_of_response_times_hold() {
     let server = Server::new(&model, &lengths).unwrap();
     for (clients, think) in [(1.0, 0.0), (8.0, 0.5), (64.0, 2.0), (2000.0, 0.0)] {
         let think = Seconds::from_seconds(think);
-        let state = server.closed_loop(clients, think, &Slo::default());
+        let state = server.closed_loop(clients, think, &Slo::default()).unwrap();
         let cycle = state.summary.e2e.unwrap().mean + think;
         let there = state.rate.requests_in(cycle);
         assert!((there / clients - 1.0).abs() < 0.01, "{there} of {clients}");
@@ -117,4 +117,36 @@ fn arrivals_in_bursts_wait_longer_and_regular_ones_shorter() {
         server.open_loop(RequestsPerSecond::from_requests_per_second(f64::NAN), &Slo::default()),
         Err(ServingError::Number { .. })
     ));
+}
+
+#[test]
+fn what_is_no_load_is_an_error_and_every_load_has_a_finite_answer() {
+    for engine in ["vllm-2026", "transformers"] {
+        let model = model("llama-3.1-8b", "h100-sxm-80gb", 1, engine);
+        let server = Server::new(&model, &Lengths::fixed(1000, 200).unwrap()).unwrap();
+        let (slo, client) = (Slo::default(), BenchmarkClient::default());
+        let closed = |clients: f64, think: f64| server.closed_loop(clients, Seconds::from_seconds(think), &slo);
+        for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(closed(wrong, 0.0), Err(ServingError::Number { .. })), "{wrong}");
+            assert!(server.published_closed_loop(wrong, &client).is_err(), "{wrong}");
+            assert!(server.published_closed_loop(8.0, &client.with_requests(wrong)).is_err(), "{wrong}");
+            assert!(server.published_offline(wrong).is_err(), "{wrong}");
+            assert!(balanced_ratio(Seconds::from_seconds(1.0), Seconds::from_seconds(1.0), wrong, 1.0).is_err());
+        }
+        for wrong in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(matches!(closed(1.0, wrong), Err(ServingError::Number { .. })), "{wrong}");
+            let rate = RequestsPerSecond::from_requests_per_second(wrong);
+            assert!(matches!(server.published_open_loop(rate, &client), Err(ServingError::Number { .. })), "{wrong}");
+        }
+        for clients in [1e-12, 0.5, 1.0, 1.5, 1e3, 1e9, 1e15] {
+            let state = closed(clients, 1.0).unwrap();
+            assert!(state.rate > RequestsPerSecond::ZERO && state.rate.is_finite(), "{clients} {}", state.rate);
+            assert!(state.summary.e2e.unwrap().p99.is_finite(), "{clients}");
+            let printed = [server.published_closed_loop(clients, &client), server.published_offline(clients)];
+            for estimate in printed.map(Result::unwrap) {
+                assert!(estimate.rate > RequestsPerSecond::ZERO && estimate.rate.is_finite(), "{clients}");
+                assert!(estimate.ttft.p99.is_finite() && estimate.e2e.p99.is_finite(), "{clients} {estimate:?}");
+            }
+        }
+    }
 }

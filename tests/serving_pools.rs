@@ -133,7 +133,7 @@ fn whole_batches_with_clients() {
         let model = static_batching(most);
         let lengths = kinds()[kind].clone();
         let server = Server::new(&model, &lengths).unwrap();
-        let state = server.closed_loop(f64::from(clients), seconds(think), &Slo::default());
+        let state = server.closed_loop(f64::from(clients), seconds(think), &Slo::default()).unwrap();
         let front_end = server.rules().front_end;
         let simulation = Simulation {
             max_sequences: most as usize,

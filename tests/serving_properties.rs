@@ -100,8 +100,8 @@ proptest! {
         prop_assert!(open.summary.stable && open.mean_queue.is_finite());
         check(&open)?;
         prop_assert!(!server.open_loop(server.max_rate() * (1.0 + rho), &slo).unwrap().summary.stable);
-        check(&server.closed_loop(clients, Seconds::from_seconds(think), &slo))?;
-        check(&server.closed_loop(clients, Seconds::ZERO, &slo))?;
+        check(&server.closed_loop(clients, Seconds::from_seconds(think), &slo).unwrap())?;
+        check(&server.closed_loop(clients, Seconds::ZERO, &slo).unwrap())?;
         check(&server.offline(&slo))?;
     }
 
@@ -140,7 +140,7 @@ proptest! {
     fn more_clients_never_get_less(load in any_load(), clients in 1.0..500f64, factor in 1.0..4f64) {
         let model = compiled(&load);
         let Ok(server) = Server::new(&model, &load.lengths()) else { return Ok(()) };
-        let at = |clients: f64| server.closed_loop(clients, Seconds::ZERO, &Slo::default()).rate;
+        let at = |clients: f64| server.closed_loop(clients, Seconds::ZERO, &Slo::default()).unwrap().rate;
         let (few, many) = (at(clients), at(clients * factor));
         prop_assert!(many >= few * (1.0 - FEWER), "{few} with {clients}, {many} with {}", clients * factor);
         prop_assert!(many <= server.max_rate() * (1.0 + BEYOND), "{many} of {}", server.max_rate());

@@ -93,11 +93,11 @@ impl LoadPlan {
     fn estimate(&self, row: &Measurement, server: &Server<'_>) -> Result<BenchmarkEstimate, Refusal> {
         let each = (self.amount / self.replicas).max(f64::MIN_POSITIVE);
         Ok(match row.mode.as_str() {
-            "closed_loop" => server.published_closed_loop(each.max(1.0), &self.client),
+            "closed_loop" => server.published_closed_loop(each.max(1.0), &self.client)?,
             "open_loop" => {
                 server.published_open_loop(RequestsPerSecond::from_requests_per_second(each), &self.client)?
             }
-            _ => server.published_offline(each.max(1.0)),
+            _ => server.published_offline(each.max(1.0))?,
         })
     }
 

@@ -36,3 +36,21 @@ pub enum ServingError {
         expected: &'static str,
     },
 }
+
+/// The value, if it is finite and above 0.
+pub(super) fn above_zero(what: &'static str, value: f64) -> Result<f64, ServingError> {
+    let expected = "a finite number above 0";
+    if value > 0.0 && value.is_finite() { Ok(value) } else { Err(ServingError::Number { what, value, expected }) }
+}
+
+/// The value, if it is finite and not negative.
+pub(super) fn not_negative(what: &'static str, value: f64) -> Result<f64, ServingError> {
+    let expected = "a finite number, 0 or more";
+    if value >= 0.0 && value.is_finite() { Ok(value) } else { Err(ServingError::Number { what, value, expected }) }
+}
+
+/// The share of requests that must be good, if it is one.
+pub(super) fn share_of_requests(value: f64) -> Result<f64, ServingError> {
+    let (what, expected) = ("the share of good requests", "a number above 0, 1 at most");
+    if value > 0.0 && value <= 1.0 { Ok(value) } else { Err(ServingError::Number { what, value, expected }) }
+}

@@ -1,6 +1,7 @@
 //! What a benchmark client measures: a run of so many requests from an empty server on, not a steady state.
 
 use super::draw::{self, Drawn, Waits};
+use super::error::{above_zero, not_negative};
 use super::metrics::Percentiles;
 use super::operating::{Clients, Operating};
 use super::pattern::prompt_steps;
@@ -44,6 +45,10 @@ impl BenchmarkClient {
         Self { warmed_up: false, ..self }
     }
 
+    fn requests(&self, by_default: f64) -> Result<f64, ServingError> {
+        above_zero("the number of requests of a benchmark", self.requests.unwrap_or(by_default))
+    }
+
     /// With clients that start one after the other, so that nothing is measured but the steady state.
     #[must_use]
     pub const fn with_ramp(self) -> Self {
@@ -83,7 +88,16 @@ impl Server<'_> {
     /// `1/w` of the requests are the burst at the start: `c` prompts, as many per step as there is room for, and each waits for those before it. Of the
     /// others, requests of random lengths find the steady state. Requests of one fixed length stay in step (a convoy): one comes first and is processed alone, the
     /// others wait for it and are processed together, for ever.
-    pub fn published_closed_loop(&self, concurrency: f64, client: &BenchmarkClient) -> BenchmarkEstimate {
+    ///
+    /// # Errors
+    /// [`ServingError::Number`] unless there are requests in flight, and any in all.
+    pub fn published_closed_loop(
+        &self,
+        concurrency: f64,
+        client: &BenchmarkClient,
+    ) -> Result<BenchmarkEstimate, ServingError> {
+        above_zero("the number of requests in flight", concurrency)?;
+        let requests = client.requests(WAVES * concurrency)?;
         let (mix, rules) = (&self.mix, &self.rules);
         let away = rules.front_end;
         let clients = Clients { count: concurrency, away, meets_step: away > Seconds::ZERO && concurrency > 1.0 };
@@ -98,7 +112,7 @@ impl Server<'_> {
             ttft = convoy.mean + steady.wait + rules.front_end;
             convoy.put_into(&mut drawn, steady.wait + rules.front_end, concurrency);
         }
-        let waves = client.requests.map_or(WAVES, |requests| (requests / concurrency).max(1.0));
+        let waves = (requests / concurrency).max(1.0);
         if client.burst {
             let burst = self.burst(concurrency.min(steady.placed), steady.pattern.room);
             let share = 1.0 / waves;
@@ -110,7 +124,7 @@ impl Server<'_> {
         let tpot = steady.pattern.mean();
         let e2e = ttft + tpot * mix.decode_steps;
         let rate = RequestsPerSecond::from_requests_per_second(concurrency / e2e.as_seconds());
-        self.estimate(&drawn, ttft, tpot, drawing.gaps(tpot), rate)
+        Ok(self.estimate(&drawn, ttft, tpot, drawing.gaps(tpot), rate))
     }
 
     /// All of so many requests sent at once (rate `inf`).
@@ -118,7 +132,11 @@ impl Server<'_> {
     /// # Formula
     /// As many as have a place run; the others follow. `duration = requests / rate + drain`: at the end the places run empty, over the time of the longest
     /// answers.
-    pub fn published_offline(&self, requests: f64) -> BenchmarkEstimate {
+    ///
+    /// # Errors
+    /// [`ServingError::Number`] unless there are requests.
+    pub fn published_offline(&self, requests: f64) -> Result<BenchmarkEstimate, ServingError> {
+        above_zero("the number of requests", requests)?;
         let (mix, rules) = (&self.mix, &self.rules);
         let (slots, _) = rules.slots();
         let count = requests.min(slots as f64).max(1.0);
@@ -137,7 +155,7 @@ impl Server<'_> {
                 Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
             let mut drawn = drawing.requests();
             prompts.add_to(&mut drawn, ALMOST_ALL, rules.front_end);
-            return self.estimate(&drawn, prompts.mean() + rules.front_end, tpot, drawing.gaps(tpot), rate);
+            return Ok(self.estimate(&drawn, prompts.mean() + rules.front_end, tpot, drawing.gaps(tpot), rate));
         }
         let duration = Seconds::from_seconds(requests / steady.rate) + residence * self.tail_share();
         let rate = RequestsPerSecond::from_requests_per_second(requests / duration.as_seconds());
@@ -147,7 +165,7 @@ impl Server<'_> {
             Drawing { scene: &scene, lengths: &self.drawn_lengths, front_end: rules.front_end, waits: &waits };
         let drawn = drawing.requests();
         let ttft = span / 2.0 + steady.first.total() + rules.front_end;
-        self.estimate(&drawn, ttft, tpot, drawing.gaps(tpot), rate)
+        Ok(self.estimate(&drawn, ttft, tpot, drawing.gaps(tpot), rate))
     }
 
     /// Requests at a rate, until all of them are answered.
@@ -163,7 +181,8 @@ impl Server<'_> {
         rate: RequestsPerSecond,
         client: &BenchmarkClient,
     ) -> Result<BenchmarkEstimate, ServingError> {
-        let requests = client.requests.unwrap_or(OPEN_REQUESTS);
+        not_negative("requests per second", rate.as_requests_per_second())?;
+        let requests = client.requests(OPEN_REQUESTS)?;
         // A run that is short for its load never comes to a steady state.
         let state = self.open_loop(rate * (1.0_f64).min(NEARLY / (rate / self.max_rate)), &Slo::default())?;
         let behind = if rate > self.max_rate { self.max_rate.interval() - rate.interval() } else { Seconds::ZERO };

@@ -1,6 +1,7 @@
 //! Several replicas behind a router.
 
 use super::draw::{self, Drawn, normal};
+use super::error::{above_zero, not_negative, share_of_requests};
 use super::metrics::{Goodput, LoadSummary};
 use super::steady::{SteadyState, TimeToFirstToken};
 use super::{Server, ServingError};
@@ -195,7 +196,7 @@ impl<'s, 'm> Replicas<'s, 'm> {
     /// # Errors
     /// [`ServingError`]; a rate that is negative or not finite is [`ServingError::Number`].
     pub fn open_loop(&self, rate: RequestsPerSecond, slo: &Slo) -> Result<ReplicatedState, ServingError> {
-        let rate = checked_rate(rate)?;
+        not_negative("requests per second", rate.as_requests_per_second())?;
         let each = rate / f64::from(self.count);
         let arriving = Arriving::new(self.router, self.count);
         let shares = self.shares();
@@ -225,20 +226,11 @@ impl<'s, 'm> Replicas<'s, 'm> {
         think_time: Seconds,
         slo: &Slo,
     ) -> Result<ReplicatedState, ServingError> {
-        if !(concurrency > 0.0 && concurrency.is_finite()) {
-            return Err(ServingError::Number { what: "number of clients", value: concurrency, expected: "above 0" });
-        }
-        if !(think_time >= Seconds::ZERO && think_time.is_finite()) {
-            return Err(ServingError::Number {
-                what: "think time in seconds",
-                value: think_time.as_seconds(),
-                expected: "at least 0",
-            });
-        }
+        above_zero("the number of clients", concurrency)?;
         let count = f64::from(self.count);
         // Fewer clients than replicas: some replicas have nothing to do.
         let busy = count.min(concurrency);
-        let replica = self.server.closed_loop(concurrency / busy, think_time, slo);
+        let replica = self.server.closed_loop(concurrency / busy, think_time, slo)?;
         let summary = LoadSummary {
             rho: replica.summary.rho.map(|rho| rho * busy / count),
             mean_batch: replica.summary.mean_batch.map(|batch| batch * busy / count),
@@ -253,8 +245,9 @@ impl<'s, 'm> Replicas<'s, 'm> {
     /// The most requests per second of which a `share` meets the limits; zero if not even a few do.
     ///
     /// # Errors
-    /// As [`open_loop`](Self::open_loop).
+    /// [`ServingError::Number`] for a share that is not above 0 and at most 1; as [`open_loop`](Self::open_loop).
     pub fn max_rate_within(&self, slo: &Slo, share: f64) -> Result<RequestsPerSecond, ServingError> {
+        share_of_requests(share)?;
         largest_rate(self.max_rate(), |rate| {
             let state = self.open_loop(rate, slo)?;
             Ok(state.summary.stable && state.summary.goodput.is_some_and(|good| good.share >= share))
@@ -359,15 +352,6 @@ fn scaled(replica: &LoadSummary, count: f64) -> LoadSummary {
         output_tps_total: replica.output_tps_total.map(|rate| rate * count),
         goodput: replica.goodput.map(|good| Goodput { rate: good.rate * count, ..good }),
         ..*replica
-    }
-}
-
-pub(super) fn checked_rate(rate: RequestsPerSecond) -> Result<RequestsPerSecond, ServingError> {
-    let value = rate.as_requests_per_second();
-    if value >= 0.0 && value.is_finite() {
-        Ok(rate)
-    } else {
-        Err(ServingError::Number { what: "requests per second", value, expected: "at least 0" })
     }
 }
 

@@ -191,7 +191,7 @@ impl Scenario {
                 Ok(answer(capacity, meets))
             }
             Demand::Batch { requests, streams, within } => {
-                let state = server.closed_loop(streams.max(1) as f64, Seconds::ZERO, &self.target.slo());
+                let state = server.closed_loop(streams.max(1) as f64, Seconds::ZERO, &self.target.slo())?;
                 let duration = state.rate.interval() * requests as f64;
                 let meets = duration <= within && self.target.is_met(&state);
                 Ok(ScenarioAnswer { duration: Some(duration), ..ScenarioAnswer::new(self, state, None, meets) })

@@ -1,6 +1,7 @@
 //! The steady state: a deployment under arrivals that go on for ever.
 
 use super::draw::{self, Drawn, TABLE, Waits, table_share};
+use super::error::{above_zero, not_negative};
 use super::metrics::{Goodput, LoadSummary};
 use super::operating::{Clients, FirstToken, Operating};
 use super::replicas::Arriving;
@@ -133,7 +134,7 @@ impl Server<'_> {
     pub fn steady(&self, arrivals: &Arrivals, slo: &Slo) -> Result<SteadyState, ServingError> {
         match arrivals {
             Arrivals::ClosedLoop { concurrency, think_time, .. } => {
-                Ok(self.closed_loop(*concurrency as f64, *think_time, slo))
+                self.closed_loop(*concurrency as f64, *think_time, slo)
             }
             Arrivals::AllAtOnce { .. } => Ok(self.offline(slo)),
             other => {
@@ -158,18 +159,10 @@ impl Server<'_> {
         arriving: Arriving,
         slo: &Slo,
     ) -> Result<SteadyState, ServingError> {
-        let seconds = rate.as_requests_per_second();
-        if !(seconds.is_finite() && seconds >= 0.0) {
-            return Err(ServingError::Number {
-                what: "the request rate",
-                value: seconds,
-                expected: "requests per second from 0 on",
-            });
-        }
+        let per_second = not_negative("requests per second", rate.as_requests_per_second())?;
         let (mix, rules) = (&self.mix, &self.rules);
         let most = self.max_rate();
         let rho = rate / most;
-        let per_second = rate.as_requests_per_second();
         if rho >= 1.0 {
             let (slots, limit) = rules.slots();
             return Ok(SteadyState {
@@ -184,7 +177,7 @@ impl Server<'_> {
             });
         }
         if per_second == 0.0 {
-            let mut alone = self.closed_loop(1.0, Seconds::ZERO, slo);
+            let mut alone = self.closed_loop(1.0, Seconds::ZERO, slo)?;
             alone.summary = LoadSummary { rho: Some(0.0), mean_batch: Some(0.0), ..alone.summary };
             return Ok(alone);
         }
@@ -221,13 +214,19 @@ impl Server<'_> {
     }
 
     /// With so many clients, each of which asks again when it has its answer.
-    pub fn closed_loop(&self, concurrency: f64, think_time: Seconds, slo: &Slo) -> SteadyState {
+    ///
+    /// # Errors
+    /// [`ServingError::Number`] unless there are clients, and a think time from 0.
+    pub fn closed_loop(&self, concurrency: f64, think_time: Seconds, slo: &Slo) -> Result<SteadyState, ServingError> {
+        above_zero("the number of clients", concurrency)?;
+        not_negative("the time to think in seconds", think_time.as_seconds())?;
         if let Some(whole) = &self.whole {
-            return self.whole_batches_closed(whole, concurrency, think_time, slo);
+            return Ok(self.whole_batches_closed(whole, concurrency, think_time, slo));
         }
         let away = think_time + self.rules.front_end;
         let clients = Clients { count: concurrency, away, meets_step: away > Seconds::ZERO };
-        self.fixed(Operating::closed(&self.mix, &self.rules, clients), clients.meets_step && concurrency > 1.0, slo)
+        let operating = Operating::closed(&self.mix, &self.rules, clients);
+        Ok(self.fixed(operating, clients.meets_step && concurrency > 1.0, slo))
     }
 
     /// With more requests than can ever run.

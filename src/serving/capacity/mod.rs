@@ -8,6 +8,7 @@ pub use curve::{CurvePoint, Knee};
 pub use stability::{Stability, Verdict};
 pub use target::{Criterion, Statistic, Target, TargetBreach};
 
+use super::error::not_negative;
 use super::{Limit, Server, ServingError, SteadyState};
 use crate::numeric::largest_where;
 use crate::queueing::QueueError;
@@ -129,18 +130,14 @@ impl Server<'_> {
     /// # Errors
     /// [`ServingError::Number`] for a time that is negative or not finite.
     pub fn max_users_under(&self, target: &Target, think_time: Seconds) -> Result<Capacity, ServingError> {
-        let think = think_time.as_seconds();
-        if !(think >= 0.0 && think.is_finite()) {
-            let (what, expected) = ("the time to think in seconds", "a finite time, 0 or more");
-            return Err(ServingError::Number { what, value: think, expected });
-        }
+        let think = not_negative("the time to think in seconds", think_time.as_seconds())?;
         let (slots, _) = self.rules().slots();
         let (slots, rate) = (slots as f64, self.max_rate().as_requests_per_second());
         // With more users than this every further one only makes the queue longer.
         let busy = (slots.min(MOST_SLOTS) + rate * think).min(MOST_USERS).ceil() as u64;
         let waits = target.criteria().any(|criterion| grows_with_queue(&criterion));
         let most = if waits { MOST_USERS as u64 } else { busy };
-        let state = |users: u64| Ok(self.closed_loop(users.max(1) as f64, think_time, &target.slo()));
+        let state = |users: u64| self.closed_loop(users.max(1) as f64, think_time, &target.slo());
         let found = self.largest_load(target, most, state)?;
         let (rate, users) = found.load.map_or((RequestsPerSecond::ZERO, 0), |users| (found.state.rate, users));
         Ok(Capacity { rate, concurrency: users as f64, state: found.state, binding: found.binding })

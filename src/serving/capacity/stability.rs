@@ -1,5 +1,6 @@
 //! Whether a rate can be kept up with, and how sure that is.
 
+use crate::serving::error::{above_zero, not_negative};
 use crate::serving::{Server, ServingError};
 use crate::units::RequestsPerSecond;
 use serde::Serialize;
@@ -64,15 +65,8 @@ impl Stability {
     /// # Errors
     /// [`ServingError::Number`] for a rate that is negative or not finite, and a capacity that is not above 0.
     pub fn new(rate: RequestsPerSecond, max_rate: RequestsPerSecond) -> Result<Self, ServingError> {
-        let (offered, most) = (rate.as_requests_per_second(), max_rate.as_requests_per_second());
-        if !(offered >= 0.0 && offered.is_finite()) {
-            let (what, expected) = ("the rate of requests per second", "a finite number, 0 or more");
-            return Err(ServingError::Number { what, value: offered, expected });
-        }
-        if !(most > 0.0 && most.is_finite()) {
-            let (what, expected) = ("the largest rate of requests per second", "a finite number above 0");
-            return Err(ServingError::Number { what, value: most, expected });
-        }
+        let offered = not_negative("requests per second", rate.as_requests_per_second())?;
+        let most = above_zero("the largest rate of requests per second", max_rate.as_requests_per_second())?;
         let rho = offered / most;
         let verdict = match rho {
             rho if rho >= 1.0 => Verdict::Unstable,

@@ -1,5 +1,6 @@
 //! What a load has to keep to: limits on statistics of latencies, and shares of good requests.
 
+use crate::serving::error::{above_zero, share_of_requests};
 use crate::serving::metrics::{LoadSummary, Metric, NamedSlo, Percentiles};
 use crate::serving::{ServingError, SteadyState};
 use crate::units::Seconds;
@@ -207,11 +208,7 @@ impl Target {
     /// # Errors
     /// [`ServingError::Number`] for a limit that is not a finite time above 0.
     pub fn with_latency(mut self, metric: Metric, statistic: Statistic, limit: Seconds) -> Result<Self, ServingError> {
-        let seconds = limit.as_seconds();
-        if !(seconds > 0.0 && seconds.is_finite()) {
-            let (what, expected) = ("a limit of a target in seconds", "a finite time above 0");
-            return Err(ServingError::Number { what, value: seconds, expected });
-        }
+        above_zero("a limit of a target in seconds", limit.as_seconds())?;
         self.latencies.push((metric, statistic, limit));
         Ok(self)
     }
@@ -221,11 +218,7 @@ impl Target {
     /// # Errors
     /// [`ServingError::Number`] for a share that is not above 0 and at most 1.
     pub fn with_goodput(mut self, slo: Slo, share: f64) -> Result<Self, ServingError> {
-        if !(share > 0.0 && share <= 1.0) {
-            let (what, expected) = ("the share of good requests", "a number above 0, 1 at most");
-            return Err(ServingError::Number { what, value: share, expected });
-        }
-        self.goodput = Some((slo, share));
+        self.goodput = Some((slo, share_of_requests(share)?));
         Ok(self)
     }
 

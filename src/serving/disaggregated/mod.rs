@@ -9,8 +9,9 @@ pub use transfer::{KvTransfer, Reuse};
 
 use super::ServingError;
 use super::draw::{self, Drawn, Waits, normal, places};
+use super::error::{above_zero, not_negative, share_of_requests};
 use super::metrics::{Goodput, LoadSummary};
-use super::replicas::{checked_rate, largest_rate};
+use super::replicas::largest_rate;
 use super::steady::TimeToFirstToken;
 use crate::step::StepModel;
 use crate::units::{Bytes, BytesPerSecond, RequestsPerSecond, Seconds, TokensPerSecond};
@@ -225,7 +226,7 @@ impl<'a> Disaggregated<'a> {
     /// # Errors
     /// [`ServingError`]; a rate that is negative or not finite is [`ServingError::Number`].
     pub fn open_loop(&self, rate: RequestsPerSecond, slo: &Slo) -> Result<DisaggregatedState, ServingError> {
-        let per_second = checked_rate(rate)?.as_requests_per_second();
+        let per_second = not_negative("requests per second", rate.as_requests_per_second())?;
         let max_rate = self.max_rate();
         let loads = self.limits().map(|(part, most)| (part, most.map_or(0.0, |most| rate / most)));
         let bottleneck = self
@@ -298,9 +299,7 @@ impl<'a> Disaggregated<'a> {
     /// # Validity
     /// Clients wait for each other less than independent requests do: times to first token near saturation are upper bounds.
     pub fn closed_loop(&self, concurrency: f64, slo: &Slo) -> Result<DisaggregatedState, ServingError> {
-        if !(concurrency > 0.0 && concurrency.is_finite()) {
-            return Err(ServingError::Number { what: "number of clients", value: concurrency, expected: "above 0" });
-        }
+        above_zero("the number of clients", concurrency)?;
         let most = self.max_rate();
         let (mut low, mut high) = (0.0, 1.0);
         for _ in 0..30 {
@@ -317,8 +316,9 @@ impl<'a> Disaggregated<'a> {
     /// The most requests per second of which a `share` meets the limits; zero if not even a few do.
     ///
     /// # Errors
-    /// As [`open_loop`](Self::open_loop).
+    /// [`ServingError::Number`] for a share that is not above 0 and at most 1; as [`open_loop`](Self::open_loop).
     pub fn max_rate_within(&self, slo: &Slo, share: f64) -> Result<RequestsPerSecond, ServingError> {
+        share_of_requests(share)?;
         largest_rate(self.max_rate(), |rate| {
             let state = self.open_loop(rate, slo)?;
             Ok(state.summary.goodput.is_some_and(|good| good.share >= share))

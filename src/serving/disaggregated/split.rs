@@ -2,6 +2,7 @@
 
 use super::{Disaggregated, KvTransfer, Pool, PromptOrder};
 use crate::serving::ServingError;
+use crate::serving::error::above_zero;
 use crate::step::StepModel;
 use crate::units::{RequestsPerSecond, Seconds};
 use crate::workload::{Lengths, Slo};
@@ -15,11 +16,19 @@ use crate::workload::{Lengths, Slo};
 /// use llm_roofline::serving::balanced_ratio;
 /// use llm_roofline::units::Seconds;
 /// // Llama 3 70B on 16 TPU v5e: prefill 0.91 s, decode at batch 32 in steps of 19 ms, answers of 512 tokens.
-/// let ratio = balanced_ratio(Seconds::from_seconds(0.91), Seconds::from_millis(19.0), 32.0, 512.0);
+/// let ratio = balanced_ratio(Seconds::from_seconds(0.91), Seconds::from_millis(19.0), 32.0, 512.0)?;
 /// assert_eq!(format!("{ratio:.1}"), "3.0");
+/// # Ok::<(), llm_roofline::serving::ServingError>(())
 /// ```
-pub fn balanced_ratio(prefill: Seconds, step: Seconds, batch: f64, output_tokens: f64) -> f64 {
-    prefill / step * batch / output_tokens
+///
+/// # Errors
+/// [`ServingError::Number`] for any of the four that is not finite and above 0.
+pub fn balanced_ratio(prefill: Seconds, step: Seconds, batch: f64, output_tokens: f64) -> Result<f64, ServingError> {
+    let prefill = above_zero("the time of a prefill in seconds", prefill.as_seconds())?;
+    let step = above_zero("the time of a step in seconds", step.as_seconds())?;
+    let batch = above_zero("the batch of a decode replica", batch)?;
+    let output_tokens = above_zero("the number of output tokens", output_tokens)?;
+    Ok(prefill / step * batch / output_tokens)
 }
 
 /// A choice of replicas.

@@ -4,6 +4,7 @@ use crate::hardware::Link;
 use crate::memory::MemoryModel;
 use crate::request::Request;
 use crate::serving::ServingError;
+use crate::serving::error::not_negative;
 use crate::step::StepModel;
 use crate::units::{Bytes, BytesPerSecond, Seconds};
 
@@ -54,10 +55,8 @@ impl KvTransfer {
     /// # Errors
     /// [`ServingError::Number`] for one that is negative or not finite.
     pub fn with_latency(self, latency: Seconds) -> Result<Self, ServingError> {
-        if latency >= Seconds::ZERO && latency.is_finite() {
-            return Ok(Self { latency, ..self });
-        }
-        Err(ServingError::Number { what: "latency in seconds", value: latency.as_seconds(), expected: "at least 0" })
+        not_negative("the latency of a transfer in seconds", latency.as_seconds())?;
+        Ok(Self { latency, ..self })
     }
 
     /// Sent layer by layer, while the next layer is computed.
