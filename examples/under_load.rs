@@ -55,9 +55,7 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     slo.tpot = arguments.slo_tpot_ms.map(Seconds::from_millis);
     let rate = arguments.rate.map_or(server.max_rate() * 0.5, RequestsPerSecond::from_requests_per_second);
     let (state, verdict) = match arguments.concurrency {
-        Some(count) => {
-            (server.closed_loop(count.max(1) as f64, Seconds::ZERO, &slo)?, "stable, as clients wait".into())
-        }
+        Some(count) => (server.closed_loop(count.max(1) as f64, Seconds::ZERO, &slo)?, "stable: clients wait".into()),
         None => (server.open_loop(rate, &slo)?, server.stability(rate)?.to_string()),
     };
     if arguments.json {

@@ -109,7 +109,7 @@ fn quantiles(samples: &mut [(f64, f64)], continuous: bool) -> [f64; 4] {
     let (mut least, mut most, mut total) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
     for &(value, weight) in samples.iter() {
         if weight > 0.0 {
-            (least, most, total) = (least.min(value), most.max(value), total + weight);
+            (least, most, total) = (smaller(least, value), larger(most, value), total + weight);
         }
     }
     if most.partial_cmp(&least) != Some(std::cmp::Ordering::Greater) {
@@ -117,47 +117,87 @@ fn quantiles(samples: &mut [(f64, f64)], continuous: bool) -> [f64; 4] {
     }
     let scale = BUCKETS as f64 / (most - least);
     let bucket = |value: f64| (((value - least) * scale) as usize).min(BUCKETS - 1);
-    let mut weights = [0.0; BUCKETS];
+    let mut buckets = [Bucket { weight: 0.0, largest: f64::NEG_INFINITY }; BUCKETS];
     for &(value, weight) in samples.iter() {
-        weights[bucket(value)] += weight;
+        if weight > 0.0 {
+            let bucket = &mut buckets[bucket(value)];
+            bucket.weight += weight;
+            bucket.largest = larger(bucket.largest, value);
+        }
     }
-    let mut inside = [(0.0, 0.0); MOST];
-    QUANTILES.map(|quantile| {
-        let wanted = quantile * total;
-        let (mut below, mut chosen) = (0.0, BUCKETS - 1);
-        for (index, weight) in weights.iter().enumerate() {
-            if below + weight >= wanted {
-                chosen = index;
+    let mut chosen = QUANTILES.map(|quantile| Chosen::of(quantile * total, &buckets));
+    // The samples of the chosen buckets come first, in order.
+    let mut wanted = [false; BUCKETS];
+    chosen.iter().for_each(|chosen| wanted[chosen.bucket] = true);
+    let mut count = 0;
+    for index in 0..samples.len() {
+        let (value, weight) = samples[index];
+        if wanted[bucket(value)] && weight > 0.0 {
+            samples.swap(count, index);
+            count += 1;
+        }
+    }
+    let inside = &mut samples[..count];
+    inside.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    chosen.each_mut().map(|chosen| {
+        let from = inside.partition_point(|sample| bucket(sample.0) < chosen.bucket);
+        for &(value, weight) in &inside[from..] {
+            if bucket(value) > chosen.bucket {
                 break;
             }
-            below += weight;
-        }
-        let mut count = 0;
-        let mut before = f64::NEG_INFINITY;
-        for &(value, weight) in samples.iter().filter(|sample| sample.1 > 0.0) {
-            match bucket(value).cmp(&chosen) {
-                std::cmp::Ordering::Less => before = before.max(value),
-                std::cmp::Ordering::Equal => {
-                    inside[count] = (value, weight);
-                    count += 1;
-                }
-                std::cmp::Ordering::Greater => {}
-            }
-        }
-        let inside = &mut inside[..count];
-        inside.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let mut last = before;
-        for &(value, weight) in inside.iter() {
-            below += weight;
-            if below >= wanted {
-                let part = if weight > 0.0 { 1.0 - (below - wanted) / weight } else { 1.0 };
+            chosen.below += weight;
+            if chosen.below >= chosen.wanted {
+                let part = 1.0 - (chosen.below - chosen.wanted) / weight;
+                let last = chosen.last;
                 return if continuous && last.is_finite() { last + (value - last) * part } else { value };
             }
-            last = value;
+            chosen.last = value;
         }
         // Rounding may leave the bucket just below what is wanted.
-        last
+        chosen.last
     })
+}
+
+/// Of two numbers the smaller: in one instruction, as nothing is `NaN`.
+fn smaller(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+/// Of two numbers the larger.
+fn larger(a: f64, b: f64) -> f64 {
+    if b > a { b } else { a }
+}
+
+/// Samples of about the same value.
+#[derive(Clone, Copy)]
+struct Bucket {
+    weight: f64,
+    largest: f64,
+}
+
+/// The bucket with a quantile.
+struct Chosen {
+    /// Weight below the quantile.
+    wanted: f64,
+    bucket: usize,
+    /// Weight before the bucket, later before a sample in it.
+    below: f64,
+    /// The sample before.
+    last: f64,
+}
+
+impl Chosen {
+    fn of(wanted: f64, buckets: &[Bucket; BUCKETS]) -> Self {
+        let (mut below, mut last) = (0.0, f64::NEG_INFINITY);
+        for (index, bucket) in buckets.iter().enumerate() {
+            if below + bucket.weight >= wanted {
+                return Self { wanted, bucket: index, below, last };
+            }
+            below += bucket.weight;
+            last = larger(last, bucket.largest);
+        }
+        Self { wanted, bucket: BUCKETS - 1, below: below - buckets[BUCKETS - 1].weight, last }
+    }
 }
 
 /// Share of the drawn requests that meet all limits together.

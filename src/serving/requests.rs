@@ -19,7 +19,7 @@ pub(super) struct Drawing<'a> {
 impl Drawing<'_> {
     /// Requests that stand for all.
     pub(super) fn requests(&self) -> Vec<Drawn> {
-        let starts = self.scene.nodes.map(|node| Starts::new(&node));
+        let starts = self.scene.nodes.each_ref().map(|node| Starts::new(self.scene, node));
         let places = draw::places().iter().zip(self.lengths);
         places.map(|(place, lengths)| self.request(place, *lengths, &starts)).collect()
     }
@@ -31,8 +31,7 @@ impl Drawing<'_> {
         let overflow = self.scene.overflow;
         let waits = place.before < overflow.share;
         let before = if waits { overflow.wait.as_seconds() * (overflow.share / place.before).ln() } else { 0.0 };
-        let gathering = self.scene.gathering(node);
-        let ttft = self.front_end.as_seconds() + self.waits.at(place.wait) + gathering + before + start;
+        let ttft = self.front_end.as_seconds() + self.waits.at(place.wait) + before + start;
         let steps = lengths.1 - 1.0;
         let tpot = if steps > 0.0 { self.scene.pace(node, steps, place.pace) } else { 0.0 };
         Drawn { weights: place.weights, ttft, tpot, e2e: ttft + steps * tpot }
@@ -41,23 +40,26 @@ impl Drawing<'_> {
     /// Percentiles of single gaps: those with many sequences count for many tokens.
     pub(super) fn gaps(&self, mean: Seconds) -> Percentiles {
         const CELLS: usize = 1 + (PROMPTS - 1) * LENGTHS;
+        /// Share of the gaps that is not looked at.
+        const RARE: f64 = 1e-6;
         let lengths = self.prompt_lengths();
         let mut samples = [(0.0, 0.0); NODES * CELLS];
-        for (cells, node) in samples.chunks_exact_mut(CELLS).zip(&self.scene.nodes) {
-            cells[0] = (node.line.pure, node.line.sequences * node.prompts[0]);
-            for (before, cells) in cells[1..].chunks_exact_mut(LENGTHS).enumerate() {
-                let prompts = before + 1;
-                let weight = node.line.sequences * node.prompts[prompts] / LENGTHS as f64;
-                let added = node.line.added(prompts as f64);
-                for (cell, length) in cells.iter_mut().zip(lengths) {
-                    // The sum of several varies less than each. A chunk is always about as long.
-                    let length =
-                        if self.scene.room > 1.0 { 1.0 + (length - 1.0) / (prompts as f64).sqrt() } else { 1.0 };
-                    *cell = (node.line.pure + added * length, weight);
-                }
+        let mut count = 0;
+        let mut add = |gap: f64, weight: f64| {
+            samples[count] = (gap, weight);
+            count += 1;
+        };
+        for Node { line, prompts } in &self.scene.nodes {
+            add(line.pure, line.sequences * prompts[0]);
+            for (before, share) in prompts[1..].iter().enumerate().filter(|(_, share)| **share > RARE) {
+                let (prompts, weight) = ((before + 1) as f64, line.sequences * share / LENGTHS as f64);
+                let added = line.added(prompts);
+                // The sum of several varies less than each. A chunk is always about as long.
+                let varied = if self.scene.room > 1.0 { 1.0 / prompts.sqrt() } else { 0.0 };
+                lengths.iter().for_each(|length| add(line.pure + added * (1.0 + (length - 1.0) * varied), weight));
             }
         }
-        draw::weighted(&mut samples, mean, false)
+        draw::weighted(&mut samples[..count], mean, false)
     }
 
     /// A few lengths of prompts over their mean.
@@ -79,10 +81,12 @@ const LENGTHS: usize = 4;
 struct Starts {
     /// Share of the time in steps with so many prompts, added up.
     passed: [f64; PROMPTS],
+    /// Seconds until the engine takes new prompts.
+    gathering: f64,
 }
 
 impl Starts {
-    fn new(node: &Node) -> Self {
+    fn new(scene: &Scene, node: &Node) -> Self {
         let mut passed = [0.0; PROMPTS];
         let mut sum = 0.0;
         for (prompts, passed) in passed.iter_mut().enumerate() {
@@ -92,26 +96,26 @@ impl Starts {
         if sum > 0.0 {
             passed.iter_mut().for_each(|share| *share /= sum);
         }
-        Self { passed }
+        Self { passed, gathering: scene.gathering(node) }
     }
 
-    /// From having a place to the first token, for a prompt of `length` times the mean.
+    /// Seconds from having a place to the first token, for a prompt of `length` times the mean.
     fn start(&self, scene: &Scene, node: &Node, place: &Place, length: f64) -> f64 {
         let line = &node.line;
         let (running, found) =
             if scene.meets_steps && line.pure > 0.0 { self.running(scene, node, place.when) } else { (0.0, line.pure) };
         let beside = if scene.policy == PromptPolicy::First { 0.0 } else { line.pure };
         if scene.room < 1.0 {
-            return running + (beside + line.first) * (length / scene.room).max(1.0);
+            return self.gathering + running + (beside + line.first) * (length / scene.room).max(1.0);
         }
         // Those that come in the same step are processed together.
         let others = poisson_quantile(scene.rate * found, place.together).min(scene.room - 1.0);
-        running + beside + line.first * length + line.more * others
+        self.gathering + running + beside + line.first * length + line.more * others
     }
 
     /// The rest of the step that runs, and how long it is in all.
     fn running(&self, scene: &Scene, node: &Node, when: f64) -> (f64, f64) {
-        let prompts = self.passed.iter().position(|passed| when <= *passed).unwrap_or(PROMPTS - 1);
+        let prompts = self.passed.iter().filter(|passed| when > **passed).count().min(PROMPTS - 1);
         let before = if prompts > 0 { self.passed[prompts - 1] } else { 0.0 };
         let width = self.passed[prompts] - before;
         let part = if width > 0.0 { (when - before) / width } else { 0.5 };
@@ -135,19 +139,22 @@ impl Starts {
 impl Scene {
     /// Mean time per token of a request of so many steps, at so many standard deviations.
     fn pace(&self, node: &Node, steps: f64, deviations: f64) -> f64 {
-        let part = (steps / self.steps).max(1e-6);
+        let part = (steps * self.pace.per_step).max(1e-6);
         // What is left of the fluctuation of sequences in a mean over this time, and how much of it is known at the start.
-        let left = if part <= 1.0 { 1.0 - part / 3.0 } else { (1.0 - 1.0 / (3.0 * part)) / part };
-        let known = if part <= 1.0 { 1.0 - part / 2.0 } else { 1.0 / (2.0 * part) };
+        let (left, known) = if part <= 1.0 {
+            (1.0 - part / 3.0, 1.0 - part / 2.0)
+        } else {
+            let whole = 1.0 / part;
+            ((1.0 - whole / 3.0) * whole, whole / 2.0)
+        };
         let (slope, stall) = (self.tpot_slope, self.stall / steps);
         let variance =
             self.variance * (slope * slope * (left - known * known) + stall * stall * part + slope * stall * part);
         let shift = slope * known * (node.line.sequences - self.sequences);
-        let mean = self.tpot + shift;
         let deviation = variance.max(0.0).sqrt();
-        let skewness = (2.0 * deviation / (self.tpot - 0.9 * self.fastest).max(1e-9)).min(1.0);
-        (mean + deviation * (deviations + skewness / 6.0 * (deviations * deviations - 1.0)))
-            .max(self.fastest.min(self.tpot))
+        let skewness = (deviation * self.pace.skew).min(1.0);
+        (self.tpot + shift + deviation * (deviations + skewness / 6.0 * (deviations * deviations - 1.0)))
+            .max(self.pace.least)
     }
 
     /// Time until the engine takes new prompts.

@@ -94,10 +94,29 @@ pub(super) struct Scene {
     pub(super) variance: f64,
     /// Mean of the sequences.
     pub(super) sequences: f64,
-    /// Mean decode steps of a request.
-    pub(super) steps: f64,
+    pub(super) pace: Pace,
+}
+
+/// Limits of the time per output token of single requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// One over the mean decode steps of a request.
+    pub(super) per_step: f64,
+    /// Skewness of the time per token for each second of its standard deviation.
+    pub(super) skew: f64,
     /// Least time per output token.
-    pub(super) fastest: f64,
+    pub(super) least: f64,
+}
+
+impl Pace {
+    fn new(mix: &StepMix<'_>, tpot: f64) -> Self {
+        let fastest = mix.step(0.0, 1.0).as_seconds();
+        Self {
+            per_step: 1.0 / mix.decode_steps,
+            skew: 2.0 / (tpot - 0.9 * fastest).max(1e-9),
+            least: fastest.min(tpot),
+        }
+    }
 }
 
 /// How much requests differ.
@@ -229,8 +248,7 @@ impl Scene {
             stall: mean.stall,
             variance: mean.variance,
             sequences: mean.sequences,
-            steps: mix.decode_steps,
-            fastest: mix.step(0.0, 1.0).as_seconds(),
+            pace: Pace::new(mix, mean.tpot),
         }
     }
 
@@ -266,8 +284,7 @@ impl Scene {
             stall,
             variance: sequences * spread,
             sequences,
-            steps: mix.decode_steps,
-            fastest: mix.step(0.0, 1.0).as_seconds(),
+            pace: Pace::new(mix, operating.pattern.mean().as_seconds()),
         }
     }
 }
@@ -346,8 +363,8 @@ fn rest_to_last(into: &mut [f64; PROMPTS]) {
 ///
 /// Many are walked in strides: their distribution is smooth.
 fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
-    /// Weights that are looked at, about.
-    const WEIGHTS: f64 = 512.0;
+    /// Weights that are looked at, at most.
+    const WEIGHTS: usize = 192;
     let mut nodes = [0.0; NODES];
     if mean <= 0.0 {
         return nodes;
@@ -358,20 +375,23 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
     let deviation = variance.sqrt();
     let start = (mean - 6.0 * deviation).floor().max(0.0);
     let end = (mean + 9.0 * deviation + 10.0).ceil();
-    let stride = ((end - start) / WEIGHTS).ceil().max(1.0);
-    // The ratio of neighbours, to the power of the stride, at the middle between them.
-    let walk = |number: f64, weight: f64| {
-        let middle = number + (stride - 1.0) / 2.0;
-        weight * (odds * (shape + middle) / (middle + 1.0)).powf(stride)
-    };
-    let numbers =
-        || std::iter::successors(Some((start, 1.0)), |&(number, weight)| Some((number + stride, walk(number, weight))));
-    let within = |&(number, weight): &(f64, f64)| number <= end && f64::is_finite(weight);
-    let total: f64 = numbers().take_while(within).map(|(_, weight)| weight).sum();
+    let stride = ((end - start + 1.0) / WEIGHTS as f64).ceil().max(1.0);
+    let mut weights = [0.0; WEIGHTS];
+    let (mut weight, mut total, mut count) = (1.0, 0.0, 0);
+    while count < WEIGHTS && start + stride * count as f64 <= end && f64::is_finite(weight) {
+        weights[count] = weight;
+        total += weight;
+        // The ratio of neighbours, to the power of the stride, at the middle between them.
+        let middle = start + stride * count as f64 + (stride - 1.0) / 2.0;
+        let ratio = odds * (shape + middle) / (middle + 1.0);
+        weight *= if stride > 1.0 { ratio.powf(stride) } else { ratio };
+        count += 1;
+    }
     let share = total / NODES as f64;
     let (mut node, mut filled, mut sum) = (0, 0.0, 0.0);
-    for (number, weight) in numbers().take_while(within) {
-        let mut left = weight;
+    for (index, weight) in weights[..count].iter().enumerate() {
+        let number = start + stride * index as f64;
+        let mut left = *weight;
         while node < NODES && filled + left >= share {
             let part = share - filled;
             nodes[node] = (sum + part * number) / share;

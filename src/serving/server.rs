@@ -4,11 +4,13 @@ use super::ServingError;
 use super::draw::{Place, places};
 use super::mix::StepMix;
 use super::rules::ServingRules;
+use super::steady::Residences;
 use super::whole_batch::WholeBatch;
 use crate::engine::PromptPolicy;
 use crate::step::{Interval, StepModel};
 use crate::units::RequestsPerSecond;
 use crate::workload::{Lengths, SharedPrefix};
+use std::sync::OnceLock;
 
 /// One replica of a deployment that serves requests of some lengths: compiled once, asked for many loads.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct Server<'a> {
     pub(super) max_rate: RequestsPerSecond,
     /// Where the engine batches statically.
     pub(super) whole: Option<Box<WholeBatch>>,
+    /// How long requests stay, by how many there are; computed when places may be too few.
+    pub(super) residences: OnceLock<Residences>,
 }
 
 impl<'a> Server<'a> {
@@ -92,6 +96,7 @@ impl<'a> Server<'a> {
             drawn_lengths: drawn,
             max_rate: RequestsPerSecond::ZERO,
             whole,
+            residences: OnceLock::new(),
         };
         let most = server.whole.as_ref().map_or_else(|| server.saturated().rate, |whole| whole.max_rate());
         server.max_rate = RequestsPerSecond::from_requests_per_second(most);

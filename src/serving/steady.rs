@@ -3,10 +3,11 @@
 use super::draw::{self, Drawn, TABLE, Waits, table_share};
 use super::error::{above_zero, not_negative};
 use super::metrics::{Goodput, LoadSummary};
+use super::mix::StepMix;
 use super::operating::{Clients, FirstToken, Operating};
 use super::replicas::Arriving;
 use super::requests::Drawing;
-use super::rules::Limit;
+use super::rules::{Limit, ServingRules};
 use super::scene::{MOST_SEQUENCES, OpenMean, Scene, Spread, overflow_at};
 use super::{Server, ServingError};
 use crate::queueing::{BirthDeath, BirthDeathSummary, Md1, Mgc, Mmc, Service};
@@ -367,21 +368,9 @@ impl Server<'_> {
 
     /// The number of requests as a birth-death chain: with so many of them, as many are answered as in a closed loop.
     fn chain(&self, rate: RequestsPerSecond, slots: u64) -> Result<BirthDeathSummary, ServingError> {
-        const LEVELS: usize = 6;
         let most = (slots as f64).min(MOST_SEQUENCES);
-        let mut levels = [(0.0, 0.0); LEVELS];
-        for (index, level) in levels.iter_mut().enumerate() {
-            let number = (1.0 + (most - 1.0) * (index as f64 / (LEVELS - 1) as f64).powi(2)).round();
-            // Where nobody waits for a step: as in saturation, so that the last level is that.
-            *level = (number, number / Operating::inside(&self.mix, &self.rules, number, false).rate);
-        }
-        let residence = |present: f64| {
-            let above = levels.iter().position(|level| level.0 >= present).unwrap_or(LEVELS - 1).max(1);
-            let (low, high) = (levels[above - 1], levels[above]);
-            let width = high.0 - low.0;
-            if width > 0.0 { low.1 + (high.1 - low.1) * ((present - low.0) / width) } else { low.1 }
-        };
-        let served = |present: usize| present as f64 / residence(present as f64);
+        let residences = self.residences.get_or_init(|| Residences::new(&self.mix, &self.rules, most));
+        let served = |present: usize| present as f64 / residences.at(present as f64);
         let chain = BirthDeath::new(rate.as_requests_per_second(), served, None)?.with_slots(most as usize)?;
         Ok(chain.summary()?)
     }
@@ -409,6 +398,33 @@ impl Server<'_> {
         let moments = self.lengths.moments();
         let deviation = moments.output_deviation();
         deviation * deviation / (moments.output * moments.output)
+    }
+}
+
+/// Seconds that a request stays, at some numbers of requests, and on lines between.
+#[derive(Clone, Debug)]
+pub(super) struct Residences {
+    levels: [(f64, f64); LEVELS],
+}
+
+const LEVELS: usize = 6;
+
+impl Residences {
+    fn new(mix: &StepMix<'_>, rules: &ServingRules, most: f64) -> Self {
+        let levels = std::array::from_fn(|index| {
+            let number = (1.0 + (most - 1.0) * (index as f64 / (LEVELS - 1) as f64).powi(2)).round();
+            // Where nobody waits for a step: as in saturation, so that the last level is that.
+            (number, number / Operating::inside(mix, rules, number, false).rate)
+        });
+        Self { levels }
+    }
+
+    fn at(&self, present: f64) -> f64 {
+        let levels = &self.levels;
+        let above = levels.iter().position(|level| level.0 >= present).unwrap_or(LEVELS - 1).max(1);
+        let (low, high) = (levels[above - 1], levels[above]);
+        let width = high.0 - low.0;
+        if width > 0.0 { low.1 + (high.1 - low.1) * ((present - low.0) / width) } else { low.1 }
     }
 }
 
