@@ -2,7 +2,7 @@
 
 use super::md1::decay_of;
 use super::poisson::probability;
-use super::{BatchQueue, BatchTime, QueueError, check};
+use super::{BandRow, BatchQueue, BatchTime, QueueError, check, stationary};
 
 /// Poisson arrivals, one server that takes all that wait as one batch, but at most `largest`.
 ///
@@ -102,19 +102,7 @@ struct Chain {
     time: BatchTime,
     largest: u64,
     load: f64,
-    rows: Vec<Row>,
-}
-
-/// Probabilities of the states from `first` on.
-struct Row {
-    first: usize,
-    jumps: Vec<f64>,
-}
-
-impl Row {
-    fn reaches(&self, state: usize) -> bool {
-        self.first + self.jumps.len() > state
-    }
+    rows: Vec<BandRow>,
 }
 
 impl Chain {
@@ -141,8 +129,7 @@ impl Chain {
     }
 
     fn solve(mut self) -> LimitedBatchQueue {
-        let base = self.eliminate();
-        let probabilities = self.probabilities(base);
+        let probabilities = stationary(std::mem::take(&mut self.rows));
         let (mut jobs, mut presence, mut working, mut full) = (0.0, 0.0, 0.0, 0.0);
         for (waiting, &probability) in probabilities.iter().enumerate() {
             let batch = self.batch(waiting);
@@ -154,65 +141,18 @@ impl Chain {
             full += if batch == self.largest { probability } else { 0.0 };
         }
         let idle = probabilities[0] / self.arrival_rate;
-        let sum: f64 = probabilities.iter().sum();
         LimitedBatchQueue {
             load: self.load,
-            mean_batch: jobs / sum,
+            mean_batch: jobs,
             mean_sojourn: presence / jobs,
             utilization: working / (working + idle),
-            full: full / sum,
+            full,
         }
-    }
-
-    /// Takes states out from the top, each replaced by where it leads below itself; returns the lowest state that can be reached.
-    fn eliminate(&mut self) -> usize {
-        for state in (1..self.rows.len()).rev() {
-            let (below, from) = self.rows.split_at_mut(state);
-            let row = &from[0];
-            let down = &row.jumps[..(state - row.first.min(state)).min(row.jumps.len())];
-            let leaving: f64 = down.iter().sum();
-            if leaving <= 0.0 {
-                return state;
-            }
-            for source in below.iter_mut().rev().take_while(|source| source.reaches(state)) {
-                let at = state - source.first.min(state);
-                let Some(jump) = source.jumps.get_mut(at) else { continue };
-                *jump /= leaving;
-                let jump = *jump;
-                // The band moves up with the state, so what leads down from `state` lies within the reach of `source`.
-                let offset = row.first.saturating_sub(source.first);
-                let skipped = source.first.saturating_sub(row.first);
-                for (to, probability) in source.jumps[offset..].iter_mut().zip(down.iter().skip(skipped)) {
-                    *to += jump * probability;
-                }
-            }
-        }
-        0
-    }
-
-    /// Up to a factor, from the states that are left.
-    fn probabilities(&self, base: usize) -> Vec<f64> {
-        const LARGE: f64 = 1e100;
-        let mut found = vec![0.0; self.rows.len()];
-        found[base] = 1.0;
-        for state in base + 1..found.len() {
-            let sources = (base..state).rev().take_while(|&source| self.rows[source].reaches(state));
-            let jump = |source: usize| {
-                let row = &self.rows[source];
-                if row.first > state { 0.0 } else { row.jumps[state - row.first] }
-            };
-            let probability: f64 = sources.map(|source| found[source] * jump(source)).sum();
-            found[state] = probability;
-            if probability > LARGE {
-                found[base..=state].iter_mut().for_each(|value| *value /= LARGE);
-            }
-        }
-        found
     }
 }
 
 /// Probabilities of `left` plus a Poisson number of arrivals; the last state takes what lies beyond.
-fn arrivals(mean: f64, left: usize, states: usize) -> Row {
+fn arrivals(mean: f64, left: usize, states: usize) -> BandRow {
     let mode = mean.floor();
     let peak = probability(mode, mean);
     let (mut lower, mut value, mut k) = (Vec::new(), peak, mode);
@@ -238,5 +178,5 @@ fn arrivals(mean: f64, left: usize, states: usize) -> Row {
             *last += beyond;
         }
     }
-    Row { first, jumps }
+    BandRow { first, jumps }
 }

@@ -134,7 +134,7 @@ impl Md1 {
 }
 
 /// The positive solution of `e^z = 1 + z/rho`, by Newton's method from above, where `z - ln(1 + z/rho)` is convex.
-pub(super) fn decay_of(load: f64) -> f64 {
+pub(crate) fn decay_of(load: f64) -> f64 {
     let mut z = 2.0 - 2.0 * load.ln();
     for _ in 0..200 {
         let step = (z - (z / load).ln_1p()) / (1.0 - 1.0 / (load + z));

@@ -21,10 +21,12 @@
 //! Notation: arrival rate `lambda`, mean service time `S`, offered load `a = lambda S`, load per server `rho = a/c`; *wait* is the time in the queue,
 //! *sojourn* that in queue and service; *SCV* a squared coefficient of variation.
 
+mod band;
 mod batch;
 mod birth_death;
 mod check;
 mod closed;
+mod compound;
 mod erlang;
 mod error;
 mod gg1;
@@ -45,14 +47,17 @@ mod tail;
 mod tandem;
 mod varied_batch;
 
+pub(crate) use band::{BandRow, stationary};
 pub use batch::{BatchQueue, BatchTime};
 pub use birth_death::{BirthDeath, BirthDeathSummary};
 pub use closed::{ClosedNetwork, ClosedSolution, Station, ThroughputBounds};
+pub(crate) use compound::CompoundPoisson;
 pub use erlang::{erlang_b, erlang_c, servers_with_absence};
 pub use error::QueueError;
 pub use gg1::Gg1;
 pub use limited_batch::LimitedBatchQueue;
 pub use md1::Md1;
+pub(crate) use md1::decay_of;
 pub use mdc::Mdc;
 pub use mg1::Mg1;
 pub use mgc::{Mgc, WaitFormula};

@@ -2,7 +2,7 @@
 
 use super::md1::decay_of;
 use super::poisson::probability;
-use super::{QueueError, check};
+use super::{BandRow, QueueError, check, stationary};
 
 /// Poisson arrivals, one server that takes all that wait as one batch, but at most `largest`; the time of a batch of `b` is one of several equally likely ones.
 ///
@@ -117,18 +117,6 @@ struct Chain<'a, T> {
     times: &'a T,
 }
 
-/// Probabilities of the states from `first` on.
-struct Row {
-    first: usize,
-    jumps: Vec<f64>,
-}
-
-impl Row {
-    fn to(&self, state: usize) -> f64 {
-        if state < self.first { 0.0 } else { self.jumps.get(state - self.first).copied().unwrap_or(0.0) }
-    }
-}
-
 impl<const K: usize, T: Fn(u64) -> [f64; K]> Chain<'_, T> {
     /// By how much, about, the logarithm of the probability falls per state beyond full batches.
     fn decay(&self, load: f64, full: &[f64; K]) -> f64 {
@@ -160,15 +148,7 @@ impl<const K: usize, T: Fn(u64) -> [f64; K]> Chain<'_, T> {
     }
 
     fn solve(&self, states: usize, load: f64) -> VariedBatchQueue {
-        let mut rows = self.rows(states);
-        eliminate(&mut rows);
-        let mut waiting = vec![0.0; states];
-        waiting[0] = 1.0;
-        for state in 1..states {
-            waiting[state] = (0..state).map(|source| waiting[source] * rows[source].to(state)).sum();
-        }
-        let sum: f64 = waiting.iter().sum();
-        waiting.iter_mut().for_each(|probability| *probability /= sum);
+        let waiting = stationary(self.rows(states));
         let (mut jobs, mut waits, mut working) = (0.0, 0.0, 0.0);
         for (state, &probability) in waiting.iter().enumerate() {
             let batch = (state as u64).clamp(1, self.largest);
@@ -190,8 +170,8 @@ impl<const K: usize, T: Fn(u64) -> [f64; K]> Chain<'_, T> {
         }
     }
 
-    fn rows(&self, states: usize) -> Vec<Row> {
-        let mut rows: Vec<Row> = Vec::with_capacity(states);
+    fn rows(&self, states: usize) -> Vec<BandRow> {
+        let mut rows: Vec<BandRow> = Vec::with_capacity(states);
         let mut least = usize::MAX;
         for waiting in (0..states).rev() {
             let batch = (waiting as u64).clamp(1, self.largest);
@@ -205,7 +185,7 @@ impl<const K: usize, T: Fn(u64) -> [f64; K]> Chain<'_, T> {
                 add_poisson(&mut jumps, mean, left, first, states);
             }
             jumps.iter_mut().for_each(|jump| *jump /= K as f64);
-            rows.push(Row { first, jumps });
+            rows.push(BandRow { first, jumps });
         }
         rows.reverse();
         rows
@@ -234,28 +214,5 @@ fn add_poisson(jumps: &mut Vec<f64>, mean: f64, left: usize, first: usize, state
         add(count, value);
         count += 1;
         value *= mean / count as f64;
-    }
-}
-
-/// Takes states out from the top, each replaced by where it leads below itself (Grassmann, Taksar and Heyman, Operations Research 33 (1985) 1107).
-fn eliminate(rows: &mut [Row]) {
-    for state in (1..rows.len()).rev() {
-        let (below, from) = rows.split_at_mut(state);
-        let row = &from[0];
-        let down = &row.jumps[..(state.saturating_sub(row.first)).min(row.jumps.len())];
-        let leaving: f64 = down.iter().sum();
-        for source in below.iter_mut() {
-            let jump = source.to(state);
-            if jump <= 0.0 || leaving <= 0.0 {
-                continue;
-            }
-            let jump = jump / leaving;
-            source.jumps[state - source.first] = jump;
-            // Rows start no later than those above them.
-            let offset = row.first - source.first;
-            for (to, probability) in source.jumps[offset..].iter_mut().zip(down) {
-                *to += jump * probability;
-            }
-        }
     }
 }

@@ -26,6 +26,7 @@
 //!
 //! A published table is something else: its client starts with a burst ([`BenchmarkClient`]). Formulas: docs/theory.md, section 22.
 
+mod backlog;
 mod capacity;
 mod disaggregated;
 mod draw;

@@ -49,13 +49,13 @@ impl Drawing<'_> {
             samples[count] = (gap, weight);
             count += 1;
         };
-        for Node { line, prompts } in &self.scene.nodes {
+        for Node { line, prompts, unit } in &self.scene.nodes {
             add(line.pure, line.sequences * prompts[0]);
             for (before, share) in prompts[1..].iter().enumerate().filter(|(_, share)| **share > RARE) {
-                let (prompts, weight) = ((before + 1) as f64, line.sequences * share / LENGTHS as f64);
+                let (prompts, weight) = ((before + 1) as f64 * unit, line.sequences * share / LENGTHS as f64);
                 let added = line.added(prompts);
                 // The sum of several varies less than each. A chunk is always about as long.
-                let varied = if self.scene.room > 1.0 { 1.0 / prompts.sqrt() } else { 0.0 };
+                let varied = if self.scene.room > 1.0 { 1.0 / prompts.max(1.0).sqrt() } else { 0.0 };
                 lengths.iter().for_each(|length| add(line.pure + added * (1.0 + (length - 1.0) * varied), weight));
             }
         }
@@ -102,6 +102,10 @@ impl Starts {
     /// Seconds from having a place to the first token, for a prompt of `length` times the mean.
     fn start(&self, scene: &Scene, node: &Node, place: &Place, length: f64) -> f64 {
         let line = &node.line;
+        if let Some(backlog) = &scene.backlog {
+            let waits = (place.before, place.when, place.together);
+            return self.gathering + backlog.sample(line, waits, length, scene.arriving.scv);
+        }
         let (running, found) =
             if scene.meets_steps && line.pure > 0.0 { self.running(scene, node, place.when) } else { (0.0, line.pure) };
         let beside = if scene.policy == PromptPolicy::First { 0.0 } else { line.pure };
@@ -148,13 +152,11 @@ impl Scene {
             ((1.0 - whole / 3.0) * whole, whole / 2.0)
         };
         let (slope, stall) = (self.tpot_slope, self.stall / steps);
-        let variance =
-            self.variance * (slope * slope * (left - known * known) + stall * stall * part + slope * stall * part);
-        let shift = slope * known * (node.line.sequences - self.sequences);
-        let deviation = variance.max(0.0).sqrt();
-        let skewness = (deviation * self.pace.skew).min(1.0);
-        (self.tpot + shift + deviation * (deviations + skewness / 6.0 * (deviations * deviations - 1.0)))
-            .max(self.pace.least)
+        let variance = self.variance
+            * (slope * slope * (left - known * known) + stall * stall * part + slope * stall * part)
+            + stall * stall * self.pace.clusters * part.min(1.0);
+        let mean = self.tpot + slope * known * (node.line.sequences - self.sequences);
+        gamma(self.pace.floor, mean, variance.max(0.0), deviations).max(self.pace.least).min(self.pace.most)
     }
 
     /// Time until the engine takes new prompts.
@@ -166,6 +168,16 @@ impl Scene {
     /// Means of the parts of the first token.
     pub(super) fn first_token(&self) -> FirstToken {
         let mut first = FirstToken { prompts_before: self.overflow.mean(), ..FirstToken::default() };
+        if let Some(backlog) = &self.backlog {
+            for node in &self.nodes {
+                first.gathering += Seconds::from_seconds(self.gathering(node) / NODES as f64);
+            }
+            first.running_step = Seconds::from_seconds(backlog.running);
+            first.own = Seconds::from_seconds(backlog.own);
+            first.prompts_before =
+                Seconds::from_seconds((backlog.mean - backlog.running - backlog.own) * self.arriving.scv);
+            return first;
+        }
         for node in &self.nodes {
             let (running, own) = self.mean_start(node);
             first.gathering += Seconds::from_seconds(self.gathering(node) / NODES as f64);
@@ -199,8 +211,17 @@ impl Scene {
     }
 }
 
+/// A value of this mean and variance above a floor, where so many standard deviations are in a normal distribution: a gamma distribution (E. B. Wilson and
+/// M. M. Hilferty, PNAS 17 (1931) 684).
+fn gamma(floor: f64, mean: f64, variance: f64, deviations: f64) -> f64 {
+    let above = (mean - floor).max(1e-12);
+    let part = variance / (9.0 * above * above);
+    let root = 1.0 - part + deviations * part.sqrt();
+    if root > 0.0 { floor + above * root * root * root } else { floor }
+}
+
 /// The count that a share of a Poisson distribution does not exceed, with the part of the step that the share has passed.
-fn poisson_quantile(mean: f64, share: f64) -> f64 {
+pub(super) fn poisson_quantile(mean: f64, share: f64) -> f64 {
     let mut probability = (-mean).exp();
     let mut passed = probability;
     let mut count = 0.0;

@@ -1,5 +1,6 @@
 //! What a request finds: how many others are being answered, how long steps take with and without prompts, how much it fluctuates.
 
+use super::backlog::{Backlog, Coming};
 use super::mix::StepMix;
 use super::operating::{MANY, Operating, Overflow, most_others};
 use super::pattern::{Pattern, prompts_per_step};
@@ -39,12 +40,17 @@ impl StepLine {
         Self { sequences, pure, first, more: (with(several) - first) / (several - 1.0) }
     }
 
-    /// What `prompts` add; less than one where a step has no room for more.
+    /// What `prompts` add; steps of one where it has several.
     pub(super) fn added(&self, prompts: f64) -> f64 {
-        if prompts <= 0.0 { 0.0 } else { self.first + self.more * (prompts - 1.0).max(0.0) }
+        self.first * prompts.clamp(0.0, 1.0) + self.more * (prompts - 1.0).max(0.0)
     }
 
-    fn between(&self, other: &Self, part: f64) -> Self {
+    /// The time of a step for the answers that are written beside prompts.
+    pub(super) fn pure_beside(&self, policy: PromptPolicy) -> f64 {
+        if policy == PromptPolicy::First { 0.0 } else { self.pure }
+    }
+
+    pub(super) fn between(&self, other: &Self, part: f64) -> Self {
         let at = |own: f64, others: f64| own + (others - own) * part;
         Self {
             sequences: at(self.sequences, other.sequences),
@@ -68,6 +74,8 @@ pub(super) struct Node {
     pub(super) line: StepLine,
     /// Share of the steps (of the gaps, where prompts have steps of their own) with so many prompts.
     pub(super) prompts: [f64; PROMPTS],
+    /// Prompts (or full steps of one) that they differ by.
+    pub(super) unit: f64,
 }
 
 /// The situations that requests find.
@@ -82,6 +90,10 @@ pub(super) struct Scene {
     /// Whether a request may come while a step runs.
     pub(super) meets_steps: bool,
     pub(super) overflow: Overflow,
+    /// Prompts that wait where steps have room for few.
+    pub(super) backlog: Option<Backlog>,
+    /// By how much times between arrivals vary.
+    pub(super) arriving: Arriving,
     /// Steps of answers before the engine takes new prompts.
     pub(super) wait_steps: f64,
     /// Mean time per output token.
@@ -102,19 +114,25 @@ pub(super) struct Scene {
 pub(super) struct Pace {
     /// One over the mean decode steps of a request.
     pub(super) per_step: f64,
-    /// Skewness of the time per token for each second of its standard deviation.
-    pub(super) skew: f64,
+    /// What the time per token fluctuates above.
+    pub(super) floor: f64,
     /// Least time per output token.
     pub(super) least: f64,
+    /// Most time per output token: all steps are full.
+    pub(super) most: f64,
+    /// Variance of the prompts that follow one in its cluster.
+    pub(super) clusters: f64,
 }
 
 impl Pace {
-    fn new(mix: &StepMix<'_>, tpot: f64) -> Self {
+    fn new(mix: &StepMix<'_>, tpot: f64, most: f64, own: f64) -> Self {
         let fastest = mix.step(0.0, 1.0).as_seconds();
         Self {
             per_step: 1.0 / mix.decode_steps,
-            skew: 2.0 / (tpot - 0.9 * fastest).max(1e-9),
+            floor: (0.9 * fastest).min(tpot),
             least: fastest.min(tpot),
+            most: most.max(tpot),
+            clusters: own / ((1.0 - own).powi(3) * (1.0 - own * own)),
         }
     }
 }
@@ -175,6 +193,8 @@ impl OpenMean {
         let own = (rate * stall).min(0.999);
         let base = (pure - slope * sequences).max(0.02 * pure).max(f64::MIN_POSITIVE);
         let clusters = (arriving.dispersion() + own * own * spread.prompts) / ((1.0 - own) * (1.0 - own));
+        let lived = Self::lived(mix, rules, sequences, room, rate, spread);
+        let clusters = 1.0 + (clusters - 1.0) * lived;
         let amplified = (pure / base).max(1.0);
         let variance = arriving.shared(sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - spread.gini)).max(0.0));
         // Sequences as tokens see them, with the token's own.
@@ -188,6 +208,48 @@ impl OpenMean {
         };
         let tpot = if steps > 0.0 { gap + with_prompts.max(0.0) } else { 0.0 };
         Self { sequences, variance, room, stall, tpot, slope, rate }
+    }
+
+    /// The longest step: a full one, with as many sequences as there are in few moments.
+    fn most(&self, mix: &StepMix<'_>, rules: &ServingRules) -> f64 {
+        if rules.prompts == PromptPolicy::First || self.room > MANY {
+            return f64::INFINITY;
+        }
+        mix.step(self.room, self.sequences + 2.0 * self.variance.sqrt()).as_seconds()
+    }
+
+    /// The share of a cluster of prompts that comes within the time of one answer: a queue in front of full steps makes it longer.
+    fn lived(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64, spread: Spread) -> f64 {
+        if room > MANY || mix.decode_steps <= 0.0 {
+            return 1.0;
+        }
+        let beside = if rules.prompts == PromptPolicy::First { 0.0 } else { sequences };
+        let load = (rate * mix.step(room, beside).as_seconds() / room).min(0.999);
+        let scale = if rules.prompts == PromptPolicy::First { 1.0 } else { 0.25 };
+        let relaxation = scale * load * (1.0 + spread.prompts) / ((1.0 - load) * (1.0 - load)) / room;
+        let part = relaxation / mix.decode_steps;
+        1.0 - part * (1.0 - (-1.0 / part.max(1e-9)).exp())
+    }
+
+    /// Prompts in front of steps that have room for few.
+    fn backlog(
+        &self,
+        mix: &StepMix<'_>,
+        rules: &ServingRules,
+        lengths: &[(f64, f64)],
+        spread: Spread,
+    ) -> Option<Backlog> {
+        if rules.slots().0 == 1 || self.room > Backlog::LARGEST_ROOM {
+            return None;
+        }
+        let excess = (self.variance / self.sequences.max(1e-9) - 1.0).max(1e-6);
+        let nobody = (-self.sequences / excess * excess.ln_1p()).exp();
+        let present = (self.sequences / (1.0 - nobody).max(1e-9)).max(1.0);
+        let alone = StepLine::new(mix, rules, 0.0);
+        let line = if mix.decode_steps > 0.0 { StepLine::new(mix, rules, present) } else { alone };
+        let coming =
+            Coming { rate: self.rate, lengths, spread: spread.prompts, idle: nobody, steps: 1.0 + mix.decode_steps };
+        Some(Backlog::new(&line, &alone, rules.prompts, self.room, &coming))
     }
 
     /// A single place: nobody slows down anybody.
@@ -217,7 +279,19 @@ pub(super) const MOST_SEQUENCES: f64 = 65_536.0;
 
 impl Scene {
     /// Requests that come at random.
-    pub(super) fn open(mix: &StepMix<'_>, rules: &ServingRules, mean: &OpenMean, overflow: Overflow) -> Self {
+    pub(super) fn open(
+        mix: &StepMix<'_>,
+        rules: &ServingRules,
+        mean: &OpenMean,
+        lengths: &[(f64, f64)],
+        spread: Spread,
+        arriving: Arriving,
+    ) -> Self {
+        let backlog = mean.backlog(mix, rules, lengths, spread);
+        let overflow = match &backlog {
+            Some(_) => Overflow::NONE,
+            None => overflow_at(mix, rules, mean.sequences, mean.room, mean.rate).thinned(arriving),
+        };
         // Who gets the last place finds one fewer.
         let others = rules.slots().0 as f64 - 1.0;
         let mut nodes = [Node::default(); NODES];
@@ -234,6 +308,9 @@ impl Scene {
             }
             line.sequences = number;
             *node = Node::new(line, rules.prompts, mean.room, mean.rate, mean.stall, true);
+            if let Some(backlog) = &backlog {
+                node.steps_as(backlog, rules.prompts);
+            }
         }
         Self {
             nodes,
@@ -242,13 +319,15 @@ impl Scene {
             rate: mean.rate,
             meets_steps: true,
             overflow,
+            backlog,
+            arriving,
             wait_steps: rules.prompt_wait_steps,
             tpot: mean.tpot,
             tpot_slope: mean.slope / (1.0 - (mean.rate * mean.stall).min(0.99)),
             stall: mean.stall,
             variance: mean.variance,
             sequences: mean.sequences,
-            pace: Pace::new(mix, mean.tpot),
+            pace: Pace::new(mix, mean.tpot, mean.most(mix, rules), (mean.rate * mean.stall).min(0.99)),
         }
     }
 
@@ -278,13 +357,15 @@ impl Scene {
             rate,
             meets_steps,
             overflow: operating.overflow,
+            backlog: None,
+            arriving: Arriving::POISSON,
             wait_steps: rules.prompt_wait_steps,
             tpot: operating.pattern.mean().as_seconds(),
             tpot_slope: 0.0,
             stall,
             variance: sequences * spread,
             sequences,
-            pace: Pace::new(mix, operating.pattern.mean().as_seconds()),
+            pace: Pace::new(mix, operating.pattern.mean().as_seconds(), f64::INFINITY, 0.0),
         }
     }
 }
@@ -314,7 +395,14 @@ impl Node {
         } else {
             negative_binomial(rate * line.pure / still, own, &mut prompts);
         }
-        Self { line, prompts }
+        Self { line, prompts, unit: 1.0 }
+    }
+
+    /// With steps as full as the backlog makes them, the longer ones fuller.
+    fn steps_as(&mut self, backlog: &Backlog, policy: PromptPolicy) {
+        if policy != PromptPolicy::First && self.line.pure > 0.0 {
+            (self.prompts, self.unit) = (backlog.steps, backlog.amount(1.0));
+        }
     }
 
     /// The mean step, or gap.
@@ -324,7 +412,7 @@ impl Node {
 
     /// A step, or gap, with so many prompts.
     pub(super) fn time(&self, prompts: usize) -> f64 {
-        self.line.pure + self.line.added(prompts as f64)
+        self.line.pure + self.line.added(prompts as f64 * self.unit)
     }
 }
 

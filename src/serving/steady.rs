@@ -8,7 +8,7 @@ use super::operating::{Clients, FirstToken, Operating};
 use super::replicas::Arriving;
 use super::requests::Drawing;
 use super::rules::{Limit, ServingRules};
-use super::scene::{MOST_SEQUENCES, OpenMean, Scene, Spread, overflow_at};
+use super::scene::{MOST_SEQUENCES, OpenMean, Scene, Spread};
 use super::{Server, ServingError};
 use crate::queueing::{BirthDeath, BirthDeathSummary, Md1, Mgc, Mmc, Service};
 use crate::step::StepModel;
@@ -187,8 +187,7 @@ impl Server<'_> {
         }
         let spread = self.spread();
         let mean = OpenMean::new(mix, rules, per_second, spread, arriving);
-        let overflow = overflow_at(mix, rules, mean.sequences, mean.room, per_second).thinned(arriving);
-        let scene = Scene::open(mix, rules, &mean, overflow);
+        let scene = Scene::open(mix, rules, &mean, &self.drawn_lengths, spread, arriving);
         let first = scene.first_token();
         let tpot = Seconds::from_seconds(mean.tpot);
         let residence = first.total() + tpot * mix.decode_steps;

@@ -1,0 +1,268 @@
+//! Prompts that wait for steps which have room for a few: how many wait when a step starts, and how long a prompt takes to its first token.
+
+use super::requests::poisson_quantile;
+use super::scene::{PROMPTS, StepLine};
+use crate::engine::PromptPolicy;
+use crate::queueing::{BandRow, CompoundPoisson, decay_of, stationary};
+
+/// The prompts in front of an engine whose steps have room for some, as a Markov chain from step to step.
+///
+/// # Formula
+/// With `u` waiting when a step starts, `w = min(u, R)` are processed in `tau(w)`; then `u - w` wait, and what comes in `tau(w)`: a compound Poisson number (H. Panjer, ASTIN
+/// Bulletin 12 (1981) 22). Prompts are counted in levels, parts of a prompt where steps have room for few, as they are cut where the room ends. The chain is
+/// solved without subtractions (W. K. Grassmann, M. I. Taksar and D. P. Heyman, Operations Research 33 (1985) 1107). Mean time to first token by Little's law: the prompts that
+/// are not finished, over their rate.
+#[derive(Clone, Debug)]
+pub(super) struct Backlog {
+    /// Levels that a step has room for.
+    room: usize,
+    /// Levels per prompt.
+    levels: f64,
+    /// Levels of a prompt, or of the part that a step has room for where that is less.
+    full: f64,
+    policy: PromptPolicy,
+    /// Prompts per second.
+    rate: f64,
+    /// Share of the time in which as many levels or more wait in front of the step that runs.
+    at_least: Vec<f64>,
+    /// Share of the steps that process so many levels.
+    pub(super) steps: [f64; PROMPTS],
+    /// Mean seconds from arrival to the first token, the mean rest of the step that runs, and the mean last step.
+    pub(super) mean: f64,
+    pub(super) running: f64,
+    pub(super) own: f64,
+}
+
+/// What comes to such an engine.
+pub(super) struct Coming<'a> {
+    /// Prompts per second.
+    pub(super) rate: f64,
+    /// Lengths of prompts over their mean, evenly drawn.
+    pub(super) lengths: &'a [(f64, f64)],
+    /// Variance of the lengths over their mean square.
+    pub(super) spread: f64,
+    /// Share of the time in which no answers are written.
+    pub(super) idle: f64,
+    /// Steps per prompt.
+    pub(super) steps: f64,
+}
+
+/// Most levels that wait.
+const MOST: usize = 480;
+/// Levels of a prompt, if there are not so many that wait.
+const LEVELS: f64 = 4.0;
+const MOST_LEVELS: usize = 12;
+/// What a ratio of levels may be off to have more or fewer of them.
+const COARSE: f64 = 0.05;
+const FINE: f64 = 0.02;
+/// Logarithm of what is left out.
+const REST: f64 = 12.0;
+
+impl Backlog {
+    /// Steps with room for more prompts than this are not told apart from endless ones.
+    pub(super) const LARGEST_ROOM: f64 = (PROMPTS - 1) as f64;
+
+    /// `line` is that of steps beside answers, `alone` that of steps with prompts only.
+    pub(super) fn new(line: &StepLine, alone: &StepLine, policy: PromptPolicy, room: f64, coming: &Coming<'_>) -> Self {
+        let whole = policy == PromptPolicy::First;
+        let room = if whole { room.floor().max(1.0) } else { room };
+        let rate = coming.rate;
+        let full = line.pure_beside(policy) + line.added(room.max(1.0));
+        let load = (rate * full / room).clamp(1e-6, 0.9995);
+        let tail = REST * (1.0 + coming.spread) / decay_of(load) + 3.0;
+        let (levels, per_step) = if whole { (1, room as usize) } else { levels(room, MOST as f64 / (tail + room)) };
+        let mut backlog = Self {
+            room: per_step,
+            levels: levels as f64,
+            full: room.min(1.0) * levels as f64,
+            policy,
+            rate,
+            at_least: Vec::new(),
+            steps: [0.0; PROMPTS],
+            mean: 0.0,
+            running: 0.0,
+            own: 0.0,
+        };
+        let states = ((tail * backlog.levels).ceil() as usize + per_step + 1).min(MOST);
+        let same = whole || coming.spread <= 0.0;
+        let sizes = sizes(if same { &[(1.0, 0.0)] } else { coming.lengths }, backlog.levels);
+        let mixed = alone.between(line, 1.0 - coming.idle);
+        let time = |level: usize| if level == 0 { line.pure } else { backlog.time(&mixed, level as f64) };
+        let times: Vec<f64> = (0..=per_step).map(time).collect();
+        let arrivals = Arrivals::new(rate, &times, sizes, backlog.levels, states);
+        let awake = backlog.awake(coming, &times);
+        let row = |waiting| arrivals.row(waiting, per_step, states, awake);
+        let chain = stationary((0..states).map(row).collect());
+        backlog.summarize(&mixed, &chain, &times, &arrivals, coming, awake);
+        backlog
+    }
+
+    /// Seconds of a step that processes so many levels.
+    fn time(&self, line: &StepLine, levels: f64) -> f64 {
+        if levels <= 0.0 { line.pure } else { line.pure_beside(self.policy) + line.added(self.amount(levels)) }
+    }
+
+    /// In prompts, or in the parts that steps have room for.
+    pub(super) fn amount(&self, levels: f64) -> f64 {
+        levels / self.full
+    }
+
+    /// The probability that answers are being written when no prompt waits.
+    fn awake(&self, coming: &Coming<'_>, times: &[f64]) -> f64 {
+        if times[0] <= 0.0 {
+            return 0.0;
+        }
+        // Episodes without requests for each step, and steps without prompts.
+        let prompts = (self.rate * times[self.room] * self.levels / self.room as f64).min(1.0);
+        let episodes = coming.idle * (1.0 - prompts) / coming.steps;
+        let without = (1.0 - 1.0 / coming.steps).max((-self.rate * times[0]).exp());
+        1.0 - (episodes / without).min(1.0)
+    }
+
+    fn summarize(
+        &mut self,
+        line: &StepLine,
+        chain: &[f64],
+        times: &[f64],
+        arrivals: &Arrivals,
+        coming: &Coming<'_>,
+        awake: f64,
+    ) {
+        let (rate, room) = (self.rate, self.room);
+        let same = self.policy == PromptPolicy::First || coming.spread <= 0.0;
+        // Prompts of one length end where others begin; of others the first one has half of it done in the mean.
+        let unfinished = |left: usize| {
+            let prompts = left as f64 / self.levels;
+            if prompts <= 1.0 || same { prompts.ceil() } else { prompts + (1.0 - coming.spread).max(0.0) / 2.0 }
+        };
+        let alone = |size: usize| times[size.min(room)];
+        let (mut time, mut there, mut rest) = (0.0, 0.0, 0.0);
+        self.at_least = vec![0.0; chain.len() + 1];
+        for (waiting, share) in chain.iter().enumerate() {
+            let level = waiting.min(room);
+            let (step, left) = (times[level], waiting - level);
+            let (share, idle) = if waiting == 0 { (share * awake, share * (1.0 - awake)) } else { (*share, 0.0) };
+            self.at_least[waiting] = share * step + idle / rate;
+            self.steps[level] += share;
+            time += self.at_least[waiting];
+            rest += share * step * step / 2.0;
+            let (before, during) = (unfinished(left), &arrivals.during[level]);
+            let next = during.sums.iter().zip(&during.numbers).enumerate();
+            there += share
+                * next.map(|(more, (count, prompts))| (before * count + prompts) * alone(left + more)).sum::<f64>();
+            there += idle * arrivals.sizes.iter().enumerate().map(|(size, share)| share * alone(size)).sum::<f64>();
+        }
+        let steps: f64 = self.steps.iter().sum();
+        self.steps.iter_mut().for_each(|share| *share /= steps);
+        for waiting in (0..chain.len()).rev() {
+            self.at_least[waiting] = self.at_least[waiting] / time + self.at_least[waiting + 1];
+        }
+        self.running = rest / time;
+        self.mean = (there / rate + rest) / time;
+        let joined = rate * self.running * self.levels;
+        let own = |size: usize| {
+            let full = size.saturating_sub(1) / room;
+            full as f64 * times[room] + self.time(line, ((size - full * room) as f64 + joined).min(room as f64))
+        };
+        self.own = arrivals.sizes.iter().enumerate().map(|(size, share)| share * own(size)).sum();
+        self.own = self.own.min(self.mean - self.running);
+    }
+
+    /// Seconds to the first token of a prompt of `length` mean ones, which comes when a share `passed` of the step is over, finds `longer` of the backlogs longer, and
+    /// `together` of the numbers that came before it in the step smaller. `slower` scales the waiting for further steps.
+    pub(super) fn sample(
+        &self,
+        line: &StepLine,
+        (longer, passed, together): (f64, f64, f64),
+        length: f64,
+        slower: f64,
+    ) -> f64 {
+        let waiting = self.at_least.partition_point(|share| *share >= longer).saturating_sub(1);
+        let room = self.room as f64;
+        let level = (waiting as f64).min(room);
+        let step = self.time(line, level);
+        // Of those that come in this step, a part comes before it, and the others join it as long as there is room.
+        let others = poisson_quantile(self.rate * step, together);
+        let before = (others * passed).round();
+        let own = if self.policy == PromptPolicy::First { 1.0 } else { length };
+        let total = (waiting as f64 - level) + self.levels * (before + own);
+        let further = (total / room - 1e-9).ceil().max(1.0) - 1.0;
+        let wait = step * (1.0 - passed) + further * self.time(line, room) * slower;
+        let last = (total - further * room + (others - before) * self.levels).min(room);
+        wait + self.time(line, last.max(1e-3))
+    }
+}
+
+/// Levels of a prompt, at most so many where that is enough, and of a step with room for so many prompts: whole numbers in about that ratio.
+fn levels(room: f64, most: f64) -> (usize, usize) {
+    let per_step = |levels: usize| (levels as f64 * room).round();
+    let possible = |levels: &usize| (1.0..=(PROMPTS - 1) as f64).contains(&per_step(*levels));
+    let cost = |levels: usize| {
+        let exact = levels as f64 * room;
+        let coarse = (1.0 - levels as f64 / LEVELS).max(0.0) * COARSE;
+        let fine = (levels as f64 - most.max(1.0)).max(0.0) + 0.05 * levels as f64;
+        (exact / per_step(levels) - 1.0).abs() + coarse + fine * FINE
+    };
+    let finest = ((2.0 / room).ceil() as usize).max(MOST_LEVELS);
+    let best = (1..=finest).filter(possible).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+    let levels = best.unwrap_or(1);
+    (levels, per_step(levels).max(1.0) as usize)
+}
+
+/// Shares of the numbers of levels that a prompt has, at least one, rounded up or down so that the mean is kept.
+fn sizes(lengths: &[(f64, f64)], levels: f64) -> Vec<f64> {
+    let each = 1.0 / lengths.len() as f64;
+    let (mut longest, mut missing): (f64, f64) = (0.0, 0.0);
+    for (length, _) in lengths {
+        longest = longest.max(length * levels);
+        missing += each * (1.0 - length * levels).max(0.0);
+    }
+    let smaller = levels / (levels + missing);
+    let mut shares = vec![0.0; longest as usize + 3];
+    for (length, _) in lengths {
+        let exact = (length * levels * smaller).max(1.0);
+        let below = exact as usize;
+        let part = exact - below as f64;
+        shares[below] += each * (1.0 - part);
+        shares[below + 1] += each * part;
+    }
+    shares
+}
+
+/// What comes in a step.
+struct Arrivals {
+    /// Shares of the levels of a prompt.
+    sizes: Vec<f64>,
+    /// Levels that come in a step, for each number of levels that it processes.
+    during: Vec<CompoundPoisson>,
+}
+
+impl Arrivals {
+    fn new(rate: f64, times: &[f64], sizes: Vec<f64>, levels: f64, states: usize) -> Self {
+        let mean = rate * times.iter().fold(0.0, |longest: f64, time| longest.max(*time));
+        let square: f64 = sizes.iter().enumerate().map(|(size, share)| share * (size * size) as f64).sum();
+        let reach = (mean * levels + 5.0 * (mean * square).sqrt() + 2.0 * levels).ceil() as usize + sizes.len();
+        let reach = reach.min(states);
+        let during = times.iter().map(|time| CompoundPoisson::new(rate * time, &sizes, reach)).collect();
+        Self { sizes, during }
+    }
+
+    /// From what waits when a step starts to what waits when the next one does.
+    fn row(&self, waiting: usize, room: usize, states: usize, awake: f64) -> BandRow {
+        let level = waiting.min(room);
+        let first = waiting - level;
+        let mut jumps = self.during[level].sums.clone();
+        if waiting == 0 {
+            jumps.iter_mut().for_each(|jump| *jump *= awake);
+            for (jump, share) in jumps.iter_mut().zip(&self.sizes) {
+                *jump += share * (1.0 - awake);
+            }
+        }
+        let beyond: f64 = jumps.drain((states - first).min(jumps.len())..).sum();
+        // The last state takes what lies beyond.
+        if let Some(last) = jumps.last_mut() {
+            *last += beyond;
+        }
+        BandRow { first, jumps }
+    }
+}
