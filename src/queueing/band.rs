@@ -34,7 +34,10 @@ fn eliminate(rows: &mut [BandRow]) -> usize {
         if leaving <= 0.0 {
             return state;
         }
-        for source in below.iter_mut().rev().take_while(|source| source.reaches(state)) {
+        for source in below.iter_mut().rev() {
+            if !source.reaches(state) {
+                break;
+            }
             let at = state - source.first.min(state);
             let Some(jump) = source.jumps.get_mut(at) else { continue };
             *jump /= leaving;
@@ -56,12 +59,15 @@ fn probabilities(rows: &[BandRow], base: usize) -> Vec<f64> {
     let mut found = vec![0.0; rows.len()];
     found[base] = 1.0;
     for state in base + 1..found.len() {
-        let sources = (base..state).rev().take_while(|&source| rows[source].reaches(state));
-        let jump = |source: usize| {
-            let row = &rows[source];
-            if row.first > state { 0.0 } else { row.jumps[state - row.first] }
-        };
-        let probability: f64 = sources.map(|source| found[source] * jump(source)).sum();
+        let mut probability = 0.0;
+        for (row, before) in rows[base..state].iter().zip(&found[base..state]).rev() {
+            if !row.reaches(state) {
+                break;
+            }
+            if row.first <= state {
+                probability += before * row.jumps[state - row.first];
+            }
+        }
         found[state] = probability;
         if probability > LARGE {
             found[base..=state].iter_mut().for_each(|value| *value /= LARGE);

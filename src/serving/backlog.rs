@@ -21,6 +21,8 @@ pub(super) struct Backlog {
     /// Levels of a prompt, or of the part that a step has room for where that is less.
     full: f64,
     policy: PromptPolicy,
+    /// Seconds that full steps take longer for the answers that are written beside them.
+    growth: f64,
     /// Prompts per second.
     rate: f64,
     /// Share of the time in which as many levels or more wait in front of the step that runs.
@@ -45,6 +47,8 @@ pub(super) struct Coming<'a> {
     pub(super) idle: f64,
     /// Steps per prompt.
     pub(super) steps: f64,
+    /// Seconds that full steps take longer for the answers that are written beside them.
+    pub(super) growth: f64,
 }
 
 /// Most levels that wait.
@@ -52,11 +56,13 @@ const MOST: usize = 480;
 /// Levels of a prompt, if there are not so many that wait.
 const LEVELS: f64 = 4.0;
 const MOST_LEVELS: usize = 12;
+/// Lengths that are looked at.
+const ENOUGH: usize = 128;
 /// What a ratio of levels may be off to have more or fewer of them.
 const COARSE: f64 = 0.05;
 const FINE: f64 = 0.02;
 /// Logarithm of what is left out.
-const REST: f64 = 12.0;
+const REST: f64 = 10.0;
 
 impl Backlog {
     /// Steps with room for more prompts than this are not told apart from endless ones.
@@ -76,6 +82,7 @@ impl Backlog {
             levels: levels as f64,
             full: room.min(1.0) * levels as f64,
             policy,
+            growth: coming.growth,
             rate,
             at_least: Vec::new(),
             steps: [0.0; PROMPTS],
@@ -99,7 +106,8 @@ impl Backlog {
 
     /// Seconds of a step that processes so many levels.
     fn time(&self, line: &StepLine, levels: f64) -> f64 {
-        if levels <= 0.0 { line.pure } else { line.pure_beside(self.policy) + line.added(self.amount(levels)) }
+        let more = self.growth * levels / self.room as f64;
+        if levels <= 0.0 { line.pure } else { line.pure_beside(self.policy) + line.added(self.amount(levels)) + more }
     }
 
     /// In prompts, or in the parts that steps have room for.
@@ -177,19 +185,28 @@ impl Backlog {
         length: f64,
         slower: f64,
     ) -> f64 {
-        let waiting = self.at_least.partition_point(|share| *share >= longer).saturating_sub(1);
+        // Mostly nothing waits.
+        let waiting = match self.at_least[1] < longer {
+            true => 0,
+            false => self.at_least.partition_point(|share| *share >= longer) - 1,
+        };
         let room = self.room as f64;
         let level = (waiting as f64).min(room);
         let step = self.time(line, level);
         // Of those that come in this step, a part comes before it, and the others join it as long as there is room.
         let others = poisson_quantile(self.rate * step, together);
-        let before = (others * passed).round();
+        let before = if others > 0.0 { (others * passed).round() } else { 0.0 };
+        // Whole prompts take one place each, whatever their lengths.
         let own = if self.policy == PromptPolicy::First { 1.0 } else { length };
         let total = (waiting as f64 - level) + self.levels * (before + own);
-        let further = (total / room - 1e-9).ceil().max(1.0) - 1.0;
-        let wait = step * (1.0 - passed) + further * self.time(line, room) * slower;
+        let rest = step * (1.0 - passed);
+        if total <= room {
+            let last = (total + (others - before) * self.levels).min(room);
+            return rest + self.time(line, last + self.levels * (length - own));
+        }
+        let further = (total / room - 1e-9).ceil() - 1.0;
         let last = (total - further * room + (others - before) * self.levels).min(room);
-        wait + self.time(line, last.max(1e-3))
+        rest + further * self.time(line, room) * slower + self.time(line, last + self.levels * (length - own))
     }
 }
 
@@ -211,6 +228,7 @@ fn levels(room: f64, most: f64) -> (usize, usize) {
 
 /// Shares of the numbers of levels that a prompt has, at least one, rounded up or down so that the mean is kept.
 fn sizes(lengths: &[(f64, f64)], levels: f64) -> Vec<f64> {
+    let lengths = &lengths[..lengths.len().min(ENOUGH)];
     let each = 1.0 / lengths.len() as f64;
     let (mut longest, mut missing): (f64, f64) = (0.0, 0.0);
     for (length, _) in lengths {
@@ -264,5 +282,78 @@ impl Arrivals {
             *last += beyond;
         }
         BandRow { first, jumps }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queueing::{BatchTime, LimitedBatchQueue, Md1, Mg1, Service};
+
+    const FIXED: &[(f64, f64)] = &[(1.0, 1.0)];
+
+    /// Prompts and no answers: a step takes `first`, and `more` for each further prompt.
+    fn prompts_only(first: f64, more: f64, room: f64, rate: f64, lengths: &[(f64, f64)], spread: f64) -> Backlog {
+        let line = StepLine { first, more, ..StepLine::default() };
+        let coming = Coming { rate, lengths, spread, idle: 1.0, steps: 1.0, growth: 0.0 };
+        Backlog::new(&line, &line, PromptPolicy::Chunked, room, &coming)
+    }
+
+    fn close(found: f64, exact: f64, bound: f64) {
+        assert!((found / exact - 1.0).abs() < bound, "{found} against {exact}");
+    }
+
+    /// Room for some whole prompts: a bulk queue with a largest batch (M. L. Chaudhry and J. G. C. Templeton, A First Course in Bulk Queues, 1983).
+    #[test]
+    fn steps_with_room_for_whole_prompts_are_a_bulk_queue() {
+        let line = StepLine { first: 0.65, more: 0.5, ..StepLine::default() };
+        for rate in [0.05, 0.5, 1.0, 1.6] {
+            let exact = LimitedBatchQueue::new(rate, BatchTime::new(0.5, 0.15).unwrap(), 4).unwrap();
+            let coming = Coming { rate, lengths: FIXED, spread: 0.0, idle: 1.0, steps: 1.0, growth: 0.0 };
+            let found = Backlog::new(&line, &line, PromptPolicy::First, 4.0, &coming);
+            close(found.mean, exact.mean_sojourn(), 1e-3);
+        }
+    }
+
+    /// Room for one: M/D/1, and about M/G/1 (Pollaczek and Khinchine) with prompts of several lengths, which are cut.
+    #[test]
+    fn steps_with_room_for_one_prompt_are_a_single_server() {
+        for load in [0.2, 0.6, 0.85] {
+            let exact = Md1::new(load, 1.0).unwrap();
+            close(prompts_only(1.0, 0.0, 1.0, load, FIXED, 0.0).mean, exact.mean_wait() + 1.0, 1e-3);
+        }
+        // Half of the prompts take one step and half take three: steps of the length of a half of their mean.
+        let lengths = [(0.5, 1.0), (1.5, 1.0)];
+        for load in [0.2, 0.6, 0.8] {
+            let found = prompts_only(1.0, 0.0, 0.5, load / 2.0, &lengths, 0.25);
+            let exact = Mg1::new(load / 2.0, Service::from_moments(2.0, 5.0, None).unwrap()).unwrap();
+            close(found.mean, exact.mean_wait() + 2.0, 0.06);
+        }
+    }
+
+    /// What the samples say is what the mean says.
+    #[test]
+    fn samples_have_the_mean() {
+        let line = StepLine { first: 1.0, more: 0.9, ..StepLine::default() };
+        for room in [1.0, 2.5, 8.0] {
+            let found = prompts_only(1.0, 0.9, room, 0.6, FIXED, 0.0);
+            let (mut sum, mut all) = (0.0, 0.0);
+            for place in super::super::draw::places() {
+                let waits = (place.before, place.when, place.together);
+                sum += place.weights.0 * found.sample(&line, waits, 1.0, 1.0);
+                all += place.weights.0;
+            }
+            close(sum / all, found.mean, 0.06);
+        }
+    }
+
+    #[test]
+    fn levels_are_in_the_ratio_of_prompts_and_room() {
+        for hundredth in 3..1500 {
+            let room = f64::from(hundredth) / 100.0;
+            let (levels, per_step) = levels(room, 100.0);
+            let off = levels as f64 * room / per_step as f64 - 1.0;
+            assert!(off.abs() < 0.08, "{room}: {levels} and {per_step}");
+        }
     }
 }

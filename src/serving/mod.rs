@@ -33,6 +33,7 @@ mod draw;
 mod error;
 pub mod metrics;
 mod mix;
+mod open_mean;
 mod operating;
 mod pattern;
 mod published;

@@ -215,13 +215,17 @@ impl Scene {
 /// M. M. Hilferty, PNAS 17 (1931) 684).
 fn gamma(floor: f64, mean: f64, variance: f64, deviations: f64) -> f64 {
     let above = (mean - floor).max(1e-12);
-    let part = variance / (9.0 * above * above);
-    let root = 1.0 - part + deviations * part.sqrt();
+    let root = variance.sqrt() / (3.0 * above);
+    let root = 1.0 - root * (root - deviations);
     if root > 0.0 { floor + above * root * root * root } else { floor }
 }
 
 /// The count that a share of a Poisson distribution does not exceed, with the part of the step that the share has passed.
 pub(super) fn poisson_quantile(mean: f64, share: f64) -> f64 {
+    // As e^-x is more than 1 - x.
+    if share <= 1.0 - mean {
+        return 0.0;
+    }
     let mut probability = (-mean).exp();
     let mut passed = probability;
     let mut count = 0.0;
