@@ -21,6 +21,8 @@ pub(super) struct Backlog {
     /// Levels of a prompt, or of the part that a step has room for where that is less.
     full: f64,
     policy: PromptPolicy,
+    /// Whether prompts are not cut.
+    whole: bool,
     /// Seconds that full steps take longer for the answers that are written beside them.
     growth: f64,
     /// Prompts per second.
@@ -49,13 +51,18 @@ pub(super) struct Coming<'a> {
     pub(super) steps: f64,
     /// Seconds that full steps take longer for the answers that are written beside them.
     pub(super) growth: f64,
+    /// Prompts that may wait: others have no place yet.
+    pub(super) places: f64,
 }
 
-/// Most levels that wait.
+/// Most levels that wait, or most prompts where these have many levels.
 const MOST: usize = 480;
+const FEW: usize = 20;
 /// Levels of a prompt, if there are not so many that wait.
 const LEVELS: f64 = 4.0;
 const MOST_LEVELS: usize = 12;
+/// How often short prompts are told apart.
+const ROUNDS: usize = 4;
 /// Lengths that are looked at.
 const ENOUGH: usize = 128;
 /// What a ratio of levels may be off to have more or fewer of them.
@@ -70,8 +77,8 @@ impl Backlog {
 
     /// `line` is that of steps beside answers, `alone` that of steps with prompts only.
     pub(super) fn new(line: &StepLine, alone: &StepLine, policy: PromptPolicy, room: f64, coming: &Coming<'_>) -> Self {
-        let whole = policy == PromptPolicy::First;
-        let room = if whole { room.floor().max(1.0) } else { room };
+        let whole = policy == PromptPolicy::First && room >= 1.0;
+        let room = if whole { room.floor() } else { room };
         let rate = coming.rate;
         let full = line.pure_beside(policy) + line.added(room.max(1.0));
         let load = (rate * full / room).clamp(1e-6, 0.9995);
@@ -82,6 +89,7 @@ impl Backlog {
             levels: levels as f64,
             full: room.min(1.0) * levels as f64,
             policy,
+            whole,
             growth: coming.growth,
             rate,
             at_least: Vec::new(),
@@ -90,7 +98,8 @@ impl Backlog {
             running: 0.0,
             own: 0.0,
         };
-        let states = ((tail * backlog.levels).ceil() as usize + per_step + 1).min(MOST);
+        let waiting = (tail * backlog.levels + per_step as f64).min(coming.places * backlog.levels);
+        let states = (waiting.ceil() as usize + 1).min(MOST.max(FEW * levels));
         let same = whole || coming.spread <= 0.0;
         let sizes = sizes(if same { &[(1.0, 0.0)] } else { coming.lengths }, backlog.levels);
         let mixed = alone.between(line, 1.0 - coming.idle);
@@ -137,11 +146,16 @@ impl Backlog {
         awake: f64,
     ) {
         let (rate, room) = (self.rate, self.room);
-        let same = self.policy == PromptPolicy::First || coming.spread <= 0.0;
-        // Prompts of one length end where others begin; of others the first one has half of it done in the mean.
+        let load = (rate * times[room] * self.levels / room as f64).min(1.0);
+        let same = self.whole || coming.spread <= 0.0;
+        // Prompts of one length end where others begin. Of different ones a long backlog is a long prompt where there is little load, and several, the first of which
+        // has half of it done in the mean, where there is much.
         let unfinished = |left: usize| {
             let prompts = left as f64 / self.levels;
-            if prompts <= 1.0 || same { prompts.ceil() } else { prompts + (1.0 - coming.spread).max(0.0) / 2.0 }
+            if prompts <= 1.0 || same {
+                return prompts.ceil();
+            }
+            1.0 + load.cbrt() * (prompts - 1.0 + (1.0 - coming.spread).max(0.0) / 2.0)
         };
         let alone = |size: usize| times[size.min(room)];
         let (mut time, mut there, mut rest) = (0.0, 0.0, 0.0);
@@ -160,20 +174,35 @@ impl Backlog {
                 * next.map(|(more, (count, prompts))| (before * count + prompts) * alone(left + more)).sum::<f64>();
             there += idle * arrivals.sizes.iter().enumerate().map(|(size, share)| share * alone(size)).sum::<f64>();
         }
+        // A step that a prompt starts, as there was nobody, is not a gap between the tokens of anybody.
+        let started = chain[0] * (1.0 - awake);
+        for (size, share) in arrivals.sizes.iter().enumerate() {
+            let steps = &mut self.steps[size.min(room)];
+            *steps = (*steps - started * share).max(0.0);
+        }
         let steps: f64 = self.steps.iter().sum();
-        self.steps.iter_mut().for_each(|share| *share /= steps);
+        if steps > 0.0 {
+            self.steps.iter_mut().for_each(|share| *share /= steps);
+        }
         for waiting in (0..chain.len()).rev() {
             self.at_least[waiting] = self.at_least[waiting] / time + self.at_least[waiting + 1];
         }
         self.running = rest / time;
         self.mean = (there / rate + rest) / time;
-        let joined = rate * self.running * self.levels;
-        let own = |size: usize| {
-            let full = size.saturating_sub(1) / room;
-            full as f64 * times[room] + self.time(line, ((size - full * room) as f64 + joined).min(room as f64))
+        let own = |size: f64, joined: f64| {
+            let full = (size / room as f64 - 1e-9).floor().max(0.0);
+            full * times[room] + self.time(line, (size - full * room as f64 + joined).min(room as f64))
         };
-        self.own = arrivals.sizes.iter().enumerate().map(|(size, share)| share * own(size)).sum();
-        self.own = self.own.min(self.mean - self.running);
+        let counted = arrivals.sizes.iter().enumerate().map(|(size, share)| share * own(size as f64, 0.0)).sum::<f64>();
+        let lengths = || coming.lengths.iter().step_by(coming.lengths.len().div_ceil(ENOUGH));
+        let count = lengths().count() as f64;
+        let levels = self.levels * count / lengths().map(|length| length.0).sum::<f64>();
+        let evenly = |joined: f64| lengths().map(|length| own(length.0 * levels, joined)).sum::<f64>() / count;
+        // What rounding has done to single prompts.
+        let rounding = if self.whole { 0.0 } else { evenly(0.0) - counted };
+        let own = evenly(rate * self.running * self.levels);
+        self.mean += rounding;
+        self.own = own.min(self.mean - self.running);
     }
 
     /// Seconds to the first token of a prompt of `length` mean ones, which comes when a share `passed` of the step is over, finds `longer` of the backlogs longer, and
@@ -197,7 +226,7 @@ impl Backlog {
         let others = poisson_quantile(self.rate * step, together);
         let before = if others > 0.0 { (others * passed).round() } else { 0.0 };
         // Whole prompts take one place each, whatever their lengths.
-        let own = if self.policy == PromptPolicy::First { 1.0 } else { length };
+        let own = if self.whole { 1.0 } else { length };
         let total = (waiting as f64 - level) + self.levels * (before + own);
         let rest = step * (1.0 - passed);
         if total <= room {
@@ -217,7 +246,7 @@ fn levels(room: f64, most: f64) -> (usize, usize) {
     let cost = |levels: usize| {
         let exact = levels as f64 * room;
         let coarse = (1.0 - levels as f64 / LEVELS).max(0.0) * COARSE;
-        let fine = (levels as f64 - most.max(1.0)).max(0.0) + 0.05 * levels as f64;
+        let fine = (levels as f64 - most.max(1.0 / room)).max(0.0) + 0.05 * levels as f64;
         (exact / per_step(levels) - 1.0).abs() + coarse + fine * FINE
     };
     let finest = ((2.0 / room).ceil() as usize).max(MOST_LEVELS);
@@ -228,21 +257,32 @@ fn levels(room: f64, most: f64) -> (usize, usize) {
 
 /// Shares of the numbers of levels that a prompt has, at least one, rounded up or down so that the mean is kept.
 fn sizes(lengths: &[(f64, f64)], levels: f64) -> Vec<f64> {
-    let lengths = &lengths[..lengths.len().min(ENOUGH)];
-    let each = 1.0 / lengths.len() as f64;
-    let (mut longest, mut missing): (f64, f64) = (0.0, 0.0);
-    for (length, _) in lengths {
-        longest = longest.max(length * levels);
-        missing += each * (1.0 - length * levels).max(0.0);
+    let evenly = || lengths.iter().step_by(lengths.len().div_ceil(ENOUGH)).map(|length| length.0);
+    let count = evenly().count() as f64;
+    let mut scale = levels * count / evenly().sum::<f64>();
+    for _ in 0..ROUNDS {
+        // Those that would have less than one take their level from the others.
+        let (mut short, mut rest) = (0.0, 0.0);
+        for length in evenly() {
+            if length * scale < 1.0 {
+                short += 1.0;
+            } else {
+                rest += length;
+            }
+        }
+        if rest <= 0.0 {
+            break;
+        }
+        scale = ((levels * count - short) / rest).max(0.0);
     }
-    let smaller = levels / (levels + missing);
+    let longest = evenly().fold(0.0, f64::max) * scale;
     let mut shares = vec![0.0; longest as usize + 3];
-    for (length, _) in lengths {
-        let exact = (length * levels * smaller).max(1.0);
-        let below = exact as usize;
-        let part = exact - below as f64;
-        shares[below] += each * (1.0 - part);
-        shares[below + 1] += each * part;
+    for length in evenly() {
+        let levels = (length * scale).max(1.0);
+        let below = levels as usize;
+        let part = levels - below as f64;
+        shares[below] += (1.0 - part) / count;
+        shares[below + 1] += part / count;
     }
     shares
 }
@@ -295,7 +335,7 @@ mod tests {
     /// Prompts and no answers: a step takes `first`, and `more` for each further prompt.
     fn prompts_only(first: f64, more: f64, room: f64, rate: f64, lengths: &[(f64, f64)], spread: f64) -> Backlog {
         let line = StepLine { first, more, ..StepLine::default() };
-        let coming = Coming { rate, lengths, spread, idle: 1.0, steps: 1.0, growth: 0.0 };
+        let coming = Coming { rate, lengths, spread, idle: 1.0, steps: 1.0, growth: 0.0, places: 1e9 };
         Backlog::new(&line, &line, PromptPolicy::Chunked, room, &coming)
     }
 
@@ -309,7 +349,7 @@ mod tests {
         let line = StepLine { first: 0.65, more: 0.5, ..StepLine::default() };
         for rate in [0.05, 0.5, 1.0, 1.6] {
             let exact = LimitedBatchQueue::new(rate, BatchTime::new(0.5, 0.15).unwrap(), 4).unwrap();
-            let coming = Coming { rate, lengths: FIXED, spread: 0.0, idle: 1.0, steps: 1.0, growth: 0.0 };
+            let coming = Coming { rate, lengths: FIXED, spread: 0.0, idle: 1.0, steps: 1.0, growth: 0.0, places: 1e9 };
             let found = Backlog::new(&line, &line, PromptPolicy::First, 4.0, &coming);
             close(found.mean, exact.mean_sojourn(), 1e-3);
         }

@@ -68,18 +68,21 @@ impl OpenMean {
         let own = (rate * stall).min(0.999);
         let base = (pure - slope * sequences).max(0.02 * pure).max(f64::MIN_POSITIVE);
         let clusters = (arriving.dispersion() + own * own * spread.prompts) / ((1.0 - own) * (1.0 - own));
-        let lived = Self::lived(mix, rules, sequences, room, rate, spread);
-        let clusters = 1.0 + (clusters - 1.0) * lived;
+        let clusters = 1.0 + Self::lived(rules.prompts, steps, room, clusters - 1.0);
         let amplified = (pure / base).max(1.0);
         let variance = arriving.shared(sequences * amplified * (1.0 + (clusters - 1.0) * (1.0 - spread.gini)).max(0.0));
         // Sequences as tokens see them, with the token's own.
         let seen = if sequences > 0.0 { sequences + variance / sequences } else { 1.0 };
         let gap = mix.step(0.0, seen.max(1.0)).as_seconds() / (1.0 - own);
         let per_gap = rate * gap;
-        let together = (clusters - 1.0 / (1.0 - own * own)).max(0.0) / 2.0;
+        // Prompts of the same step are not in each other's way: 1/(1 - own^2) of the cluster.
+        let following = arriving.dispersion() * 2.0 * own / ((1.0 - own) * (1.0 - own) * (1.0 + own));
+        let following = following + own * own * spread.prompts / ((1.0 - own) * (1.0 - own));
+        let together = Self::lived(rules.prompts, steps, room, following) / 2.0;
         let with_prompts = if sequences > 0.0 { stall * per_gap * together / sequences } else { 0.0 };
         let tpot = if steps > 0.0 { gap + with_prompts } else { 0.0 };
-        Self { sequences, variance, room, stall, tpot, slope, rate, together }
+        let mean = Self { sequences, variance, room, stall, tpot, slope, rate, together };
+        Self { tpot: tpot.min(mean.most(mix, rules)), ..mean }
     }
 
     /// The longest step: a full one, with as many sequences as there are in few moments.
@@ -87,22 +90,17 @@ impl OpenMean {
         if rules.prompts == PromptPolicy::First || self.room > MANY {
             return f64::INFINITY;
         }
-        mix.step(self.room, self.sequences + 2.0 * self.variance.sqrt()).as_seconds()
+        let others = most_others(mix, rules).min(rules.slots().0 as f64);
+        let sequences = (self.sequences + 2.0 * self.variance.sqrt()).min(others).max(self.sequences);
+        mix.step(self.room, sequences).as_seconds()
     }
 
-    /// The share of a cluster of prompts that comes within the time of one answer.
-    ///
-    /// A queue in front of full steps makes a cluster longer: it relaxes over about `load / (1 - load)^2` of the times that a full step needs for a prompt (how much of that:
-    /// simulated), and an answer of `m` steps sees `1 - tau/m (1 - e^(-m/tau))` of what decays over `tau` steps.
-    fn lived(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64, spread: Spread) -> f64 {
-        if room > MANY || mix.decode_steps <= 0.0 {
-            return 1.0;
-        }
-        let (beside, part) = if rules.prompts == PromptPolicy::First { (0.0, 1.0) } else { (sequences, 0.25) };
-        let load = (rate * mix.step(room, beside).as_seconds() / room).min(0.999);
-        let relaxation = part * load * (1.0 + spread.prompts) / ((1.0 - load) * (1.0 - load)) / room;
-        let part = (relaxation / mix.decode_steps).max(1e-9);
-        1.0 - part * (1.0 - (-1.0 / part).exp())
+    /// Of the prompts that follow one in its cluster, those within the time of one answer: a queue in front of full steps draws clusters out, so that there are not more
+    /// than some part of the prompts that all steps of an answer have room for (which part: simulated).
+    fn lived(policy: PromptPolicy, steps: f64, room: f64, following: f64) -> f64 {
+        let part = if policy == PromptPolicy::First { 0.22 } else { 0.63 };
+        let most = part * steps.max(1.0) * room;
+        following / (following / most).hypot(1.0)
     }
 
     /// By how much full steps take longer for the sequences that came out of those before.
@@ -140,6 +138,7 @@ impl OpenMean {
             idle: nobody,
             growth: self.growth(mix, rules),
             steps: 1.0 + mix.decode_steps,
+            places: rules.slots().0 as f64,
         };
         Some(Backlog::new(&line, &alone, rules.prompts, self.room, &coming))
     }

@@ -173,6 +173,8 @@ struct Beside {
     overflow: Overflow,
     /// Time in which an answer is written.
     decode: Seconds,
+    /// Prompts per second if all steps are full.
+    most: f64,
 }
 
 impl Beside {
@@ -184,7 +186,13 @@ impl Beside {
         let found = Pattern { sequences: others, room, ..pattern };
         let met = if meets_step { others / (others + 1.0) } else { 0.0 };
         let (first, overflow) = FirstToken::new(mix, rules, &found, others / decode.as_seconds(), met);
-        Self { others, pattern, first, overflow, decode }
+        let most = match rules.prompts {
+            PromptPolicy::Chunked | PromptPolicy::Whole if room < MANY => {
+                room / full_step(mix, rules, &found).as_seconds()
+            }
+            _ => f64::INFINITY,
+        };
+        Self { others, pattern, first, overflow, decode, most }
     }
 
     /// The share of its time that a request is being answered.
@@ -197,8 +205,9 @@ impl Beside {
         1.0 + self.others / self.answered()
     }
 
+    /// Requests per second: of the others, and its own, if steps have room for them.
     fn rate(&self) -> f64 {
-        (self.others + self.answered()) / self.decode.as_seconds()
+        ((self.others + self.answered()) / self.decode.as_seconds()).min(self.most)
     }
 
     /// Clients that make so many others.
@@ -208,8 +217,11 @@ impl Beside {
 
     fn operating(self, limit: Limit) -> Operating {
         let (rate, placed) = (self.rate(), self.placed());
-        let Self { pattern, first, overflow, .. } = self;
-        Operating { pattern, rate, first, overflow, wait: Seconds::ZERO, held: Seconds::ZERO, placed, limit }
+        let Self { pattern, mut first, overflow, decode, .. } = self;
+        // Where steps are full, what it has a place for and they have no room for waits.
+        let held = (Seconds::from_seconds(placed / rate) - decode - first.total()).max(Seconds::ZERO);
+        first.prompts_before += held;
+        Operating { pattern, rate, first, overflow, wait: Seconds::ZERO, held, placed, limit }
     }
 }
 
@@ -277,8 +289,9 @@ impl Operating {
         let full = share * prompts >= FULL * room;
         let mut operating = found.operating(if full { Limit::StepTokens } else { Limit::Clients });
         if left > 0.0 {
-            operating.held = Seconds::from_seconds(left / operating.rate);
-            operating.first.prompts_before += operating.held;
+            let held = Seconds::from_seconds(left / operating.rate);
+            operating.held += held;
+            operating.first.prompts_before += held;
             operating.placed += left;
         }
         operating

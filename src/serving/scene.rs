@@ -17,6 +17,8 @@ pub(super) struct StepLine {
     pub(super) sequences: f64,
     /// A step without prompts.
     pub(super) pure: f64,
+    /// What the least part of a prompt adds.
+    pub(super) least: f64,
     /// What a first prompt adds (of the part of one that a step has room for, where that is less).
     pub(super) first: f64,
     /// What every further prompt adds.
@@ -32,17 +34,20 @@ impl StepLine {
             true => mix.step(prompts, 0.0).as_seconds(),
             false => mix.step(prompts, sequences).as_seconds() - pure,
         };
-        if room <= 1.0 {
-            return Self { sequences, pure, first: with(room), more: 0.0 };
-        }
-        let first = with(1.0);
+        let first = with(room.min(1.0));
+        let part = with(PART * room.min(1.0));
+        let least = (part - (first - part) * (PART / (1.0 - PART))).clamp(0.0, first.max(0.0));
         let several = room.min(SEVERAL);
-        Self { sequences, pure, first, more: (with(several) - first) / (several - 1.0) }
+        let more = if room > 1.0 { (with(several) - first) / (several - 1.0) } else { 0.0 };
+        Self { sequences, pure, least, first, more }
     }
 
     /// What `prompts` add; steps of one where it has several.
     pub(super) fn added(&self, prompts: f64) -> f64 {
-        self.first * prompts.clamp(0.0, 1.0) + self.more * (prompts - 1.0).max(0.0)
+        if prompts <= 0.0 {
+            return 0.0;
+        }
+        self.least + (self.first - self.least) * prompts.min(1.0) + self.more * (prompts - 1.0).max(0.0)
     }
 
     /// The time of a step for the answers that are written beside prompts.
@@ -55,6 +60,7 @@ impl StepLine {
         Self {
             sequences: at(self.sequences, other.sequences),
             pure: at(self.pure, other.pure).max(0.0),
+            least: at(self.least, other.least).max(0.0),
             first: at(self.first, other.first).max(0.0),
             more: at(self.more, other.more).max(0.0),
         }
@@ -63,6 +69,8 @@ impl StepLine {
 
 /// So many prompts in a step, or between two steps of answers, where a prompt's time brings further ones.
 const SEVERAL: f64 = 4.0;
+/// The part of a prompt that tells what any part adds.
+const PART: f64 = 0.25;
 /// Numbers of prompts that are told apart.
 pub(super) const PROMPTS: usize = 16;
 /// How many situations stand for all.
