@@ -21,6 +21,8 @@ pub(super) struct Backlog {
     /// Levels of a prompt, or of the part that a step has room for where that is less.
     full: f64,
     policy: PromptPolicy,
+    /// Steps that are taken as one.
+    at_once: f64,
     /// Whether prompts are not cut.
     whole: bool,
     /// Seconds that full steps take longer for the answers that are written beside them.
@@ -68,6 +70,8 @@ const ENOUGH: usize = 128;
 /// What a ratio of levels may be off to have more or fewer of them.
 const COARSE: f64 = 0.05;
 const FINE: f64 = 0.02;
+/// Steps of a prompt that are told apart.
+const LONGEST: f64 = 32.0;
 /// Logarithm of what is left out.
 const REST: f64 = 10.0;
 
@@ -78,9 +82,11 @@ impl Backlog {
     /// `line` is that of steps beside answers, `alone` that of steps with prompts only.
     pub(super) fn new(line: &StepLine, alone: &StepLine, policy: PromptPolicy, room: f64, coming: &Coming<'_>) -> Self {
         let whole = policy == PromptPolicy::First && room >= 1.0;
-        let room = if whole { room.floor() } else { room };
-        let rate = coming.rate;
-        let full = line.pure_beside(policy) + line.added(room.max(1.0));
+        // Of very long prompts several steps are taken as one.
+        let at_once = (1.0 / (LONGEST * room)).ceil().max(1.0);
+        let room = if whole { room.floor() } else { room * at_once };
+        let rate = coming.rate.max(f64::MIN_POSITIVE.sqrt());
+        let full = at_once * (line.pure_beside(policy) + line.added(room.max(1.0)));
         let load = (rate * full / room).clamp(1e-6, 0.9995);
         let tail = REST * (1.0 + coming.spread) / decay_of(load) + 3.0;
         let (levels, per_step) = if whole { (1, room as usize) } else { levels(room, MOST as f64 / (tail + room)) };
@@ -89,6 +95,7 @@ impl Backlog {
             levels: levels as f64,
             full: room.min(1.0) * levels as f64,
             policy,
+            at_once,
             whole,
             growth: coming.growth,
             rate,
@@ -115,8 +122,11 @@ impl Backlog {
 
     /// Seconds of a step that processes so many levels.
     fn time(&self, line: &StepLine, levels: f64) -> f64 {
+        if levels <= 0.0 {
+            return line.pure;
+        }
         let more = self.growth * levels / self.room as f64;
-        if levels <= 0.0 { line.pure } else { line.pure_beside(self.policy) + line.added(self.amount(levels)) + more }
+        self.at_once * (line.pure_beside(self.policy) + line.added(self.amount(levels)) + more)
     }
 
     /// In prompts, or in the parts that steps have room for.
@@ -180,6 +190,7 @@ impl Backlog {
             let steps = &mut self.steps[size.min(room)];
             *steps = (*steps - started * share).max(0.0);
         }
+        self.steps[1..].iter_mut().for_each(|share| *share *= self.at_once);
         let steps: f64 = self.steps.iter().sum();
         if steps > 0.0 {
             self.steps.iter_mut().for_each(|share| *share /= steps);
@@ -201,7 +212,7 @@ impl Backlog {
         // What rounding has done to single prompts.
         let rounding = if self.whole { 0.0 } else { evenly(0.0) - counted };
         let own = evenly(rate * self.running * self.levels);
-        self.mean += rounding;
+        self.mean = (self.mean + rounding).max(self.running);
         self.own = own.min(self.mean - self.running);
     }
 
@@ -312,8 +323,9 @@ impl Arrivals {
         let mut jumps = self.during[level].sums.clone();
         if waiting == 0 {
             jumps.iter_mut().for_each(|jump| *jump *= awake);
-            for (jump, share) in jumps.iter_mut().zip(&self.sizes) {
-                *jump += share * (1.0 - awake);
+            let last = jumps.len() - 1;
+            for (size, share) in self.sizes.iter().enumerate() {
+                jumps[size.min(last)] += share * (1.0 - awake);
             }
         }
         let beyond: f64 = jumps.drain((states - first).min(jumps.len())..).sum();
@@ -368,6 +380,16 @@ mod tests {
             let found = prompts_only(1.0, 0.0, 0.5, load / 2.0, &lengths, 0.25);
             let exact = Mg1::new(load / 2.0, Service::from_moments(2.0, 5.0, None).unwrap()).unwrap();
             close(found.mean, exact.mean_wait() + 2.0, 0.06);
+        }
+    }
+
+    /// Several steps as one: M/D/1 still, for prompts of a thousand steps.
+    #[test]
+    fn very_long_prompts_are_a_single_server_too() {
+        for load in [0.01, 0.5] {
+            let found = prompts_only(1.0, 0.0, 1e-3, load / 1000.0, FIXED, 0.0);
+            close(found.mean, (Md1::new(load, 1.0).unwrap().mean_wait() + 1.0) * 1000.0, 0.02);
+            assert!(found.at_least.len() < 1500 && found.steps[1..].iter().sum::<f64>() > 0.0);
         }
     }
 
