@@ -217,13 +217,13 @@ impl Backlog {
     }
 
     /// Seconds to the first token of a prompt of `length` mean ones, which comes when a share `passed` of the step is over, finds `longer` of the backlogs longer, and
-    /// `together` of the numbers that came before it in the step smaller. `slower` scales the waiting for further steps.
+    /// `together` of the numbers that came before it in the step smaller. Times between arrivals have the squared coefficient of variation `scv`.
     pub(super) fn sample(
         &self,
         line: &StepLine,
         (longer, passed, together): (f64, f64, f64),
         length: f64,
-        slower: f64,
+        scv: f64,
     ) -> f64 {
         // Mostly nothing waits.
         let waiting = match self.at_least[1] < longer {
@@ -235,6 +235,7 @@ impl Backlog {
         let step = self.time(line, level);
         // Of those that come in this step, a part comes before it, and the others join it as long as there is room.
         let others = poisson_quantile(self.rate * step, together);
+        let others = if scv == 1.0 { others } else { spread_by(self.rate * step, others, scv) };
         let before = if others > 0.0 { (others * passed).round() } else { 0.0 };
         // Whole prompts take one place each, whatever their lengths.
         let own = if self.whole { 1.0 } else { length };
@@ -246,8 +247,13 @@ impl Backlog {
         }
         let further = (total / room - 1e-9).ceil() - 1.0;
         let last = (total - further * room + (others - before) * self.levels).min(room);
-        rest + further * self.time(line, room) * slower + self.time(line, last + self.levels * (length - own))
+        rest + further * self.time(line, room) * scv + self.time(line, last + self.levels * (length - own))
     }
+}
+
+/// A number whose distance from the mean is that of a Poisson number, scaled to arrivals that are more regular, or less.
+fn spread_by(mean: f64, number: f64, scv: f64) -> f64 {
+    (mean + (number - mean) * scv.sqrt()).max(0.0)
 }
 
 /// Levels of a prompt, at most so many where that is enough, and of a step with room for so many prompts: whole numbers in about that ratio.
