@@ -33,9 +33,11 @@ pub(super) struct Backlog {
     at_least: Vec<f64>,
     /// Share of the steps that process so many levels.
     pub(super) steps: [f64; PROMPTS],
-    /// Mean seconds from arrival to the first token, the mean rest of the step that runs, and the mean last step.
+    /// Mean seconds from arrival to the first token.
     pub(super) mean: f64,
+    /// Of these, the rest of the step that runs.
     pub(super) running: f64,
+    /// And the steps that process the prompt.
     pub(super) own: f64,
 }
 
@@ -107,8 +109,7 @@ impl Backlog {
         };
         let waiting = (tail * backlog.levels + per_step as f64).min(coming.places * backlog.levels);
         let states = (waiting.ceil() as usize + 1).min(MOST.max(FEW * levels));
-        let same = whole || coming.spread <= 0.0;
-        let sizes = sizes(if same { &[(1.0, 0.0)] } else { coming.lengths }, backlog.levels);
+        let sizes = sizes(if backlog.are_same(coming) { &[(1.0, 0.0)] } else { coming.lengths }, backlog.levels);
         let mixed = alone.between(line, 1.0 - coming.idle);
         let time = |level: usize| if level == 0 { line.pure } else { backlog.time(&mixed, level as f64) };
         let times: Vec<f64> = (0..=per_step).map(time).collect();
@@ -134,6 +135,11 @@ impl Backlog {
         levels / self.full
     }
 
+    /// Whether all prompts have as many levels.
+    fn are_same(&self, coming: &Coming<'_>) -> bool {
+        self.whole || coming.spread <= 0.0
+    }
+
     /// The probability that answers are being written when no prompt waits.
     fn awake(&self, coming: &Coming<'_>, times: &[f64]) -> f64 {
         if times[0] <= 0.0 {
@@ -157,7 +163,7 @@ impl Backlog {
     ) {
         let (rate, room) = (self.rate, self.room);
         let load = (rate * times[room] * self.levels / room as f64).min(1.0);
-        let same = self.whole || coming.spread <= 0.0;
+        let same = self.are_same(coming);
         // Prompts of one length end where others begin. Of different ones a long backlog is a long prompt where there is little load, and several, the first of which
         // has half of it done in the mean, where there is much.
         let unfinished = |left: usize| {

@@ -45,6 +45,8 @@ pub(super) struct OpenMean {
     pub(super) rate: f64,
     /// By how many there are more sequences beside a prompt, of those that came shortly before it.
     together: f64,
+    /// Most time per output token: all steps are full.
+    pub(super) most: f64,
 }
 
 impl OpenMean {
@@ -81,24 +83,25 @@ impl OpenMean {
         let together = Self::lived(rules.prompts, steps, room, following) / 2.0;
         let with_prompts = if sequences > 0.0 { stall * per_gap * together / sequences } else { 0.0 };
         let tpot = if steps > 0.0 { gap + with_prompts } else { 0.0 };
-        let mean = Self { sequences, variance, room, stall, tpot, slope, rate, together };
-        Self { tpot: tpot.min(mean.most(mix, rules)), ..mean }
+        let most = Self::longest_step(mix, rules, room, sequences, variance);
+        Self { sequences, variance, room, stall, tpot: tpot.min(most), slope, rate, together, most }
     }
 
-    /// The longest step: a full one, with as many sequences as there are in few moments.
-    pub(super) fn most(&self, mix: &StepMix<'_>, rules: &ServingRules) -> f64 {
-        if rules.prompts == PromptPolicy::First || self.room > MANY {
+    /// A full step, with as many sequences as there are in few moments; none is the longest where prompts have steps of their own.
+    fn longest_step(mix: &StepMix<'_>, rules: &ServingRules, room: f64, sequences: f64, variance: f64) -> f64 {
+        if rules.prompts == PromptPolicy::First || room > MANY {
             return f64::INFINITY;
         }
         let others = most_others(mix, rules).min(rules.slots().0 as f64);
-        let sequences = (self.sequences + 2.0 * self.variance.sqrt()).min(others).max(self.sequences);
-        mix.step(self.room, sequences).as_seconds()
+        mix.step(room, (sequences + 2.0 * variance.sqrt()).min(others).max(sequences)).as_seconds()
     }
 
     /// Of the prompts that follow one in its cluster, those within the time of one answer: a queue in front of full steps draws clusters out, so that there are not more
     /// than some part of the prompts that all steps of an answer have room for (which part: simulated).
     fn lived(policy: PromptPolicy, steps: f64, room: f64, following: f64) -> f64 {
-        let part = if policy == PromptPolicy::First { 0.22 } else { 0.63 };
+        const BESIDE_ANSWERS: f64 = 0.63;
+        const STEPS_OF_THEIR_OWN: f64 = 0.22;
+        let part = if policy == PromptPolicy::First { STEPS_OF_THEIR_OWN } else { BESIDE_ANSWERS };
         let most = part * steps.max(1.0) * room;
         following / (following / most).hypot(1.0)
     }
@@ -147,7 +150,17 @@ impl OpenMean {
     fn single(mix: &StepMix<'_>, rules: &ServingRules, rate: f64) -> Self {
         let tpot = if mix.decode_steps > 0.0 { mix.step(0.0, 1.0).as_seconds() } else { 0.0 };
         let room = prompts_per_step(mix, rules, 0.0);
-        Self { sequences: 0.0, variance: 0.0, room, stall: 0.0, tpot, slope: 0.0, rate, together: 0.0 }
+        Self {
+            sequences: 0.0,
+            variance: 0.0,
+            room,
+            stall: 0.0,
+            tpot,
+            slope: 0.0,
+            rate,
+            together: 0.0,
+            most: f64::INFINITY,
+        }
     }
 
     /// Sequences that are being answered while so many requests come per second: as many answers end as requests come.

@@ -195,7 +195,7 @@ impl Scene {
             stall: mean.stall,
             variance: mean.variance,
             sequences: mean.sequences,
-            pace: Pace::new(mix, mean.tpot, mean.most(mix, rules), (mean.rate * mean.stall).min(0.99)),
+            pace: Pace::new(mix, mean.tpot, mean.most, (mean.rate * mean.stall).min(0.99)),
         }
     }
 
@@ -266,7 +266,7 @@ impl Node {
         Self { line, prompts, unit: 1.0 }
     }
 
-    /// With steps as full as the backlog makes them, the longer ones fuller.
+    /// With steps as full as the backlog makes them; prompts that have steps of their own are in the gaps already.
     fn steps_as(&mut self, backlog: &Backlog, policy: PromptPolicy) {
         if policy != PromptPolicy::First && self.line.pure > 0.0 {
             (self.prompts, self.unit) = (backlog.steps, backlog.amount(1.0));
@@ -363,8 +363,8 @@ fn negative_binomial_nodes(mean: f64, variance: f64) -> [f64; NODES] {
     nodes
 }
 
-/// Overflow at a step line.
-pub(super) fn overflow_at(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64) -> Overflow {
+/// Overflow beside so many sequences, where steps have room for many prompts.
+fn overflow_at(mix: &StepMix<'_>, rules: &ServingRules, sequences: f64, room: f64, rate: f64) -> Overflow {
     // With a single place there is never another prompt.
     if rules.slots().0 == 1 {
         return Overflow::NONE;
