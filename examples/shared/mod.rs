@@ -4,6 +4,7 @@
 use llm_roofline::deployment::Host;
 use llm_roofline::import::{gguf, huggingface};
 use llm_roofline::prelude::*;
+use llm_roofline::workload::Trace;
 use std::error::Error;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -89,6 +90,23 @@ pub fn measurements<'a>(
         rows.extend(llm_roofline::calibrate::read_measurements(file, path)?);
     }
     Ok(rows)
+}
+
+/// The requests of a trace that the model can take, at another mean rate if there is one.
+pub fn trace(path: &str, rate: Option<RequestsPerSecond>, model: &StepModel) -> Result<Trace, Box<dyn Error>> {
+    let file = std::fs::File::open(path).map_err(|error| format!("{path}: {error}"))?;
+    let mut trace = Trace::read(path, file)?.from_first();
+    if let Some(limit) = model.deployment().context_limit() {
+        let all = trace.requests().len();
+        trace = trace.up_to(limit).ok_or_else(|| format!("{path}: every request is longer than {limit} tokens"))?;
+        if trace.requests().len() < all {
+            eprintln!("{} of {all} requests are longer than the model's {limit} tokens", all - trace.requests().len());
+        }
+    }
+    Ok(match rate {
+        Some(rate) => trace.at_rate(rate)?,
+        None => trace,
+    })
 }
 
 fn text(path: &str) -> Result<String, Box<dyn Error>> {

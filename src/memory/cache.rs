@@ -1,5 +1,6 @@
 //! What the cache of a sequence takes, as the engine keeps accounts of it.
 
+use super::cache_pool::{CacheGroup, CachePool, common_bytes, pieces};
 use super::drafting::{Drafter, Speculation};
 use super::paged::Paged;
 use crate::deployment::Deployment;
@@ -154,6 +155,69 @@ impl Kept {
         };
         let cache: Bytes = self.parts.iter().map(|(reach, per_entry)| *per_entry * entries(reach)).sum();
         Need { cache: cache * caches as f64, state: self.state * sequences as f64 }
+    }
+}
+
+impl Kept {
+    /// Whether all sequences are in one cache.
+    pub(super) const fn is_unified(&self) -> bool {
+        self.unified
+    }
+
+    /// Whether there is nothing but keys and values of full attention.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.parts[..], [(Reach::Full, _)]) && self.state == Bytes::ZERO
+    }
+
+    /// The pool of so much memory, if this share of keys and values is in it.
+    ///
+    /// One cache for all sequences is rounded up once, and keeps the tokens of a step once: both are set aside.
+    pub(super) fn cache_pool_in(&self, memory: Bytes, cache_share: f64) -> CachePool {
+        let granularity = self.granularity.max(1);
+        let together = |reach| self.unified && (reach == Reach::Full || self.keeps_step(reach));
+        let tokens = |reach| if together(reach) { 1 } else { granularity };
+        let parts = || self.parts.iter().map(|(reach, bytes)| (*reach, *bytes * cache_share));
+        // An entry of a compressed cache stands for several tokens.
+        let block = |(reach, bytes): (Reach, Bytes)| match reach {
+            Reach::Selected { .. } => bytes * reach.kept(tokens(reach)),
+            _ => bytes * tokens(reach) as f64,
+        };
+        let unit = match common_bytes(parts().map(block).filter(|bytes| *bytes > Bytes::ZERO)) {
+            // States only: a sequence is a block.
+            0 => self.state,
+            bytes => Bytes::from_bytes(bytes as f64),
+        };
+        let count = |bytes: Bytes| if bytes > Bytes::ZERO { (bytes / unit).ceil() as u64 } else { 0 };
+        let group = |part| CacheGroup::new(count(block(part)), tokens(part.0), self.most_kept(part.0), 0);
+        let once = |(reach, bytes): (Reach, Bytes)| {
+            let step = if self.keeps_step(reach) { self.beyond_window } else { 0 };
+            if together(reach) { bytes * (step + granularity - 1) as f64 } else { Bytes::ZERO }
+        };
+        let plain = self.unified && self.is_plain();
+        let blocks = pieces(if plain { memory } else { memory - parts().map(once).sum() }, unit);
+        CachePool {
+            // Alone, full attention uses all of what it is rounded up to.
+            blocks: if plain { blocks - blocks % granularity } else { blocks },
+            per_sequence: count(self.state),
+            groups: parts().map(group).filter(|group| group.count > 0).collect(),
+            ..CachePool::default()
+        }
+    }
+
+    /// Whether layers of this reach keep the tokens of a step beside their window.
+    const fn keeps_step(&self, reach: Reach) -> bool {
+        matches!(reach, Reach::Window(_)) && self.beyond_window > 0
+    }
+
+    /// Tokens that a sequence keeps at most.
+    const fn most_kept(&self, reach: Reach) -> u64 {
+        match reach {
+            Reach::Window(window) if self.keeps_step(reach) && !self.unified => {
+                window_entries(window, 1, self.beyond_window, self.granularity)
+            }
+            Reach::Window(tokens) | Reach::Chunk(tokens) => tokens,
+            _ => u64::MAX,
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! suggestions, [`Deployment::kv_pool`] for what the engine prints when it starts, and [`Deployment::max_context_tokens`],
 //! [`Deployment::max_sequences`], [`Deployment::with_fewest_devices`] for the inverse questions.
 //!
+//! [`MemoryModel::cache_pool`] gives the same rules as numbers, for accounts of many sequences of different lengths.
+//!
 //! With speculative decoding the same is asked of [`MemoryModel::with_drafter`].
 //!
 //! [`Deployment`]: crate::deployment::Deployment
@@ -18,6 +20,7 @@
 
 mod activations;
 mod cache;
+mod cache_pool;
 mod drafting;
 mod model;
 mod paged;
@@ -29,6 +32,7 @@ mod table;
 mod weights;
 
 pub(crate) use cache::STATE_BITS;
+pub use cache_pool::{CacheGroup, CachePool};
 pub use drafting::{Drafting, DraftingError};
 pub use model::MemoryModel;
 pub use plan::{DoesNotFit, Location, MemoryPart, MemoryPlan, Shortage};

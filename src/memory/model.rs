@@ -22,10 +22,10 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryModel {
     /// Never empty.
-    places: Vec<PlaceMemory>,
+    pub(super) places: Vec<PlaceMemory>,
     devices: u32,
     /// Ranks that sequences are spread over.
-    data_parallel: u64,
+    pub(super) data_parallel: u64,
 }
 
 /// One place: equal devices that hold the same share of the same layers.
@@ -40,7 +40,7 @@ pub(super) struct PlaceMemory {
     drafter_activations: Option<Activations>,
     pub(super) cache: Cache,
     /// Share of the cache that is here; the rest is streamed.
-    cache_share: f64,
+    pub(super) cache_share: f64,
     visible: Bytes,
     budget: Budget,
     fraction: f64,
@@ -196,7 +196,7 @@ impl MemoryModel {
 
     /// The cache that is left when everything else is loaded, for sequences of up to `longest_context` tokens.
     pub fn kv_pool(&self, longest_context: u64) -> KvPool {
-        self.smallest_pool(longest_context, |place| place.cache_memory(longest_context))
+        self.smallest_pool(longest_context, |place| place.cache_memory(1, longest_context))
     }
 
     /// The same if the cache has this much memory on each device: for checking a log line by line.
@@ -341,7 +341,7 @@ impl PlaceMemory {
         Self { activations, graphs, drafter_activations: drafter.and_then(activations_of), ..self }
     }
 
-    fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
+    pub(super) fn plan(&self, sequences: u64, context: u64) -> MemoryPlan {
         let Need { cache, state } = self.cache.need(sequences, context);
         let plan = MemoryPlan { kv_cache: cache * self.cache_share, state, ..self.loaded(sequences, context) };
         MemoryPlan { capacity: self.capacity(&plan), ..plan }
@@ -393,9 +393,9 @@ impl PlaceMemory {
         .min(self.visible)
     }
 
-    /// Memory that is left for the cache.
-    fn cache_memory(&self, longest_context: u64) -> Bytes {
-        let plan = self.loaded(1, longest_context);
+    /// Memory that is left for the cache of so many sequences of up to this context.
+    pub(super) fn cache_memory(&self, sequences: u64, longest_context: u64) -> Bytes {
+        let plan = self.loaded(sequences, longest_context);
         (self.capacity(&plan) - plan.fixed()).max(Bytes::ZERO)
     }
 

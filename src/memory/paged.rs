@@ -1,6 +1,7 @@
 //! A cache cut into blocks, as vLLM, SGLang and TensorRT-LLM keep it.
 
 use super::cache::{CacheLayers, Need, step_beside_window};
+use super::cache_pool::{CacheGroup, CachePool, pieces};
 use super::drafting::Speculation;
 use crate::deployment::Deployment;
 use crate::engine::{CacheAccounting, PrintedTokens};
@@ -168,6 +169,26 @@ impl Paged {
     pub(super) fn blocks_in(&self, memory: Bytes) -> u64 {
         let room = (memory - self.reserved_states) * (1.0 - self.state_share);
         if room > Bytes::ZERO && self.block_bytes > Bytes::ZERO { (room / self.block_bytes).floor() as u64 } else { 0 }
+    }
+
+    /// The pool of so much memory, if this share of keys and values is in it.
+    pub(super) fn cache_pool_in(&self, memory: Bytes, cache_share: f64) -> CachePool {
+        let memory = memory - self.reserved_states;
+        let groups = self.groups.iter().filter(|_| cache_share > 0.0);
+        let groups = groups.map(|group| CacheGroup::new(group.count, group.block_tokens, group.most, group.beyond));
+        // Where keys and values are streamed, states are not, and count for more of the smaller blocks.
+        let share = if cache_share > 0.0 { cache_share } else { 1.0 };
+        let block = self.block_bytes * share;
+        let own_pool = self.state_share > 0.0 && self.state_bytes > Bytes::ZERO;
+        let state_bytes = if own_pool { Bytes::ZERO } else { self.state_bytes };
+        let states = self.block_bytes * self.state_blocks() as f64 + state_bytes;
+        CachePool {
+            blocks: pieces(memory * (1.0 - self.state_share), block),
+            per_sequence: if states > Bytes::ZERO { (states / block).ceil() as u64 } else { 0 },
+            groups: groups.collect(),
+            tokens_ahead: self.tokens_ahead,
+            max_sequences: own_pool.then(|| pieces(memory * self.state_share, self.state_bytes)),
+        }
     }
 
     /// How many sequences of this context fit into so many blocks.

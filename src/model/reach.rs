@@ -145,6 +145,23 @@ impl Reach {
         }
     }
 
+    /// The position from which on a query attends to no more than the one before; `u64::MAX` if there is none.
+    pub(crate) const fn saturated_from(self) -> u64 {
+        match self {
+            Self::Window(window) => window,
+            Self::Selected { ratio, top } => saturation(ratio, top),
+            Self::Full | Self::Chunk(_) => u64::MAX,
+        }
+    }
+
+    /// Tokens that an entry stands for.
+    pub(crate) fn tokens_per_entry(self) -> f64 {
+        match self {
+            Self::Selected { ratio, .. } => tokens_per_entry(ratio),
+            _ => 1.0,
+        }
+    }
+
     /// The last position up to which `attended` stays on the line through `n`, if the line ends.
     ///
     /// From `n` to there, `attended(m) = attended(n) + (m - n) * slope(n)`.

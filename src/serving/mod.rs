@@ -43,6 +43,8 @@ mod rules;
 mod scenario;
 mod scene;
 mod server;
+#[cfg(feature = "random")]
+pub mod simulate;
 mod steady;
 mod whole_batch;
 

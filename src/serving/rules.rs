@@ -66,8 +66,7 @@ impl ServingRules {
     /// The same where all sequences share the cache of their first `shared` tokens, which is held once (in each rank of data-parallel attention).
     pub(super) fn sharing(model: &StepModel, lengths: &Lengths, shared: f64) -> Result<Self, ServingError> {
         let deployment = model.deployment();
-        let (prompt, output) = lengths.longest();
-        let longest = prompt.saturating_add(output);
+        let longest = lengths.longest_total();
         if let Some(limit) = deployment.context_limit().filter(|limit| longest > *limit) {
             return Err(ServingError::Context { tokens: longest, limit });
         }

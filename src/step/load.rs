@@ -1,5 +1,6 @@
 //! What a step has to do: a sufficient statistic of the requests in it.
 
+use super::lockstep::Lockstep;
 use crate::model::Reaches;
 
 /// Sums over the sequences of one phase that attention work follows from.
@@ -108,6 +109,21 @@ impl StepLoad {
     pub fn add_decode(&mut self, cached: u64, new: u64, sequences: f64) {
         self.decode.add(&self.reaches, cached, new, sequences);
         self.emitting += sequences * new as f64;
+    }
+
+    /// Adds sequences that decode in lockstep, one token each.
+    pub fn add_lockstep(&mut self, batch: &Lockstep) {
+        let sequences = batch.sequences() as f64;
+        self.decode.tokens += sequences;
+        self.decode.sequences += sequences;
+        self.decode.cached += batch.cached() as f64;
+        for index in 0..self.reaches.as_slice().len() {
+            let (entries, _) = batch.entries(index);
+            self.decode.pairs[index] += entries;
+            self.decode.entries[index] += entries;
+            self.decode.rectangles[index] += entries;
+        }
+        self.emitting += sequences;
     }
 
     /// Takes a prompt chunk out again.

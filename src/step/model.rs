@@ -175,6 +175,15 @@ impl StepModel {
         &self.operators(load).priced
     }
 
+    /// The operators of a step of so many tokens as pricing runs over them.
+    #[inline]
+    pub(super) fn priced_decode(&self, tokens: f64) -> &Priced {
+        match &self.many_rows {
+            Some((rows, many)) if tokens >= *rows => &many.priced,
+            _ => &self.usual.priced,
+        }
+    }
+
     /// The deployment that was compiled.
     pub const fn deployment(&self) -> &Deployment {
         &self.deployment

@@ -153,6 +153,14 @@ impl ExpertTerm {
     }
 }
 
+/// Time of an operator in steps that follow one another, in seconds: a line, for so many of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) first: f64,
+    pub(super) growth: f64,
+    pub(super) steps: u64,
+}
+
 /// Attention over the cache in one phase. Times in seconds, of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct AttentionTerm {
@@ -187,6 +195,26 @@ impl AttentionTerm {
         let masked = self.masked_share * (phase.rectangles[self.reach] - pairs) * self.flops_per_pair;
         let (compute, memory) = ((flops + masked) * self.compute_rate, bytes * self.memory_rate);
         operator_times(work, compute, memory, self.serialised, 0.0, self.fixed, self.count)
+    }
+
+    /// The time of sequences that decode one token each as a line in the steps: what they read together, and by how much that grows.
+    #[inline]
+    pub(super) fn line(&self, tokens: f64, cached: f64, entries: f64, growth: f64) -> Line {
+        let per_entry = self.bytes_per_entry + self.bytes_per_pair;
+        let flops = entries * self.flops_per_pair + cached * self.flops_per_cached;
+        let compute = (flops * self.compute_rate, growth * self.flops_per_pair * self.compute_rate);
+        let bytes = entries * per_entry + tokens * self.bytes_per_token;
+        let memory = (bytes * self.memory_rate, growth * per_entry * self.memory_rate);
+        let (gap, closing) = (compute.0 - memory.0, memory.1 - compute.1);
+        let (line, meets) = match gap > 0.0 || gap == 0.0 && closing < 0.0 {
+            true => (compute, gap / closing),
+            false => (memory, gap / closing),
+        };
+        Line {
+            first: (line.0 + self.fixed) * self.count,
+            growth: line.1 * self.count,
+            steps: if meets.is_finite() && meets > 0.0 { meets.ceil().max(1.0) as u64 } else { u64::MAX },
+        }
     }
 
     /// By how much the times grow when pairs and entries grow by so many; linear, so nothing overlapped or fixed is in it.

@@ -6,6 +6,7 @@ mod transfer;
 
 pub use split::{Split, balanced_ratio};
 pub use transfer::{KvTransfer, Reuse};
+pub(super) use transfer::{CacheBytes, layers};
 
 use super::ServingError;
 use super::draw::{self, Drawn, Waits, normal, places};

@@ -92,25 +92,25 @@ impl KvTransfer {
 
 /// Bytes of the caches of a deployment's sequences, whatever their layout over devices: windows, latents and recurrent states included.
 #[derive(Clone, Debug)]
-pub(super) struct CacheBytes {
+pub(in crate::serving) struct CacheBytes {
     memory: MemoryModel,
 }
 
 impl CacheBytes {
-    pub(super) fn new(model: &StepModel) -> Self {
+    pub(in crate::serving) fn new(model: &StepModel) -> Self {
         // On one device nothing is divided, and nothing held twice.
         let whole = model.deployment().clone().with_tensor_parallel(1).with_pipeline_parallel(1);
         let whole = whole.with_expert_parallel(1).with_data_parallel_attention(1);
         Self { memory: MemoryModel::new(&whole) }
     }
 
-    pub(super) fn of(&self, tokens: u64) -> Bytes {
+    pub(in crate::serving) fn of(&self, tokens: u64) -> Bytes {
         self.memory.kv_per_sequence(tokens) + self.memory.state_per_sequence()
     }
 }
 
 /// Layers that are sent one after another.
-pub(super) fn layers(model: &StepModel) -> usize {
+pub(in crate::serving) fn layers(model: &StepModel) -> usize {
     model.deployment().model().architecture().map_or(1, |architecture| architecture.layers())
 }
 

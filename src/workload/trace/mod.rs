@@ -186,6 +186,13 @@ impl Trace {
         self.with(self.requests.iter().take(count).cloned().collect())
     }
 
+    /// Requests whose prompt and answer together have at most so many tokens, as a model's context holds. None if there are none.
+    #[must_use]
+    pub fn up_to(&self, tokens: u64) -> Option<Self> {
+        let fits = |request: &&TraceRequest| request.prompt_tokens + request.output_tokens <= tokens;
+        self.with(self.requests.iter().filter(fits).cloned().collect())
+    }
+
     /// The same requests, the first of which arrives at 0.
     #[must_use]
     pub fn from_first(&self) -> Self {

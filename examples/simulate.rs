@@ -1,0 +1,91 @@
+//! What will requests feel? Simulates every one of them, random or from a trace, and says how certain the answer is.
+// ci: args --requests 20000 --slo-ttft-ms 200 --slo-tpot-ms 12
+// ci: args --engine ideal --mode step --requests 2000 --json
+// ci: args --model llama-3.1-70b --count 4 --rate 30 --requests 5000
+
+mod shared;
+
+use clap::{Parser, ValueEnum};
+use llm_roofline::prelude::*;
+use llm_roofline::serving::simulate::{Outcome, Simulation};
+use llm_roofline::workload::{Lengths, Slo, Workload};
+use std::{error::Error, time::Instant};
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Mode {
+    Leap,
+    Step,
+}
+
+/// Simulates a deployment request by request.
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long, default_value = "llama-3.1-8b")]
+    model: String,
+    #[arg(long, default_value = "h100-sxm-80gb")]
+    device: String,
+    #[arg(long, default_value_t = 1)]
+    count: u32,
+    #[arg(long, default_value = "vllm-2026")]
+    engine: String,
+    /// Requests per second, independent of each other; a trace keeps its own times without it
+    #[arg(long)]
+    rate: Option<f64>,
+    #[arg(long, default_value_t = 100_000)]
+    requests: u64,
+    #[arg(long, default_value_t = 1024)]
+    prompt: u64,
+    #[arg(long, default_value_t = 256)]
+    output: u64,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// A trace: Azure, BurstGPT, Vidur or any CSV with times and lengths, or Mooncake's JSON lines
+    #[arg(long)]
+    trace: Option<String>,
+    #[arg(long, value_enum, default_value_t = Mode::Leap)]
+    mode: Mode,
+    #[arg(long)]
+    slo_ttft_ms: Option<f64>,
+    #[arg(long)]
+    slo_tpot_ms: Option<f64>,
+    /// Nothing but the report
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> std::process::ExitCode {
+    shared::finish(run(&Arguments::parse()))
+}
+
+fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
+    let system = System::new(shared::device(&arguments.device)?, arguments.count)?;
+    let model = StepModel::compile(&shared::deployment(&arguments.model, system, &arguments.engine, None, None)?)?;
+    let mut slo = Slo::default();
+    (slo.ttft, slo.tpot) =
+        (arguments.slo_ttft_ms.map(Seconds::from_millis), arguments.slo_tpot_ms.map(Seconds::from_millis));
+    let simulation = Simulation::new(&model).with_seed(arguments.seed).with_slo(slo);
+    let simulation = if arguments.mode == Mode::Step { simulation.stepping() } else { simulation };
+    let rate = arguments.rate.map(RequestsPerSecond::from_requests_per_second);
+    let trace = arguments.trace.as_ref().map(|file| shared::trace(file, rate, &model)).transpose()?;
+    let lengths = Lengths::fixed(arguments.prompt, arguments.output)?;
+    let workload = Workload::poisson(rate.unwrap_or(RequestsPerSecond::from_requests_per_second(8.0)), lengths)?;
+    let start = Instant::now();
+    let outcome = match &trace {
+        Some(trace) => simulation.replay(trace)?,
+        None => simulation.run(&workload, arguments.requests)?,
+    };
+    let wall = start.elapsed().as_secs_f64();
+    if arguments.json {
+        return Ok(json(&outcome, wall));
+    }
+    let (rate, steps) = (outcome.completed as f64 / wall, outcome.steps as f64 / wall);
+    Ok(format!("{outcome}\n\nsimulated in {:.1} ms: {rate:.0} requests/s, {steps:.0} steps/s\n", wall * 1e3))
+}
+
+fn json(outcome: &Outcome, wall: f64) -> String {
+    let summary = outcome.summary.to_json();
+    let rate = outcome.completed as f64 / wall;
+    let steps = outcome.steps;
+    let keys = format!(r#","wall_seconds":{wall},"requests_per_second":{rate},"steps":{steps}}}"#);
+    format!("{}{keys}\n", summary.trim_end_matches('}'))
+}

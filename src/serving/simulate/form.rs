@@ -1,0 +1,342 @@
+//! Which requests share the next step: the scheduling rules of engines.
+
+use super::log::EventKind;
+use super::prefix::{Held, Hit};
+use super::replica::{Plan, Replica};
+use super::sequence::{Asked, Prefix};
+use super::sink::Sink;
+use crate::engine::PromptPolicy;
+use crate::step::{DecodeLine, StepLoad};
+use crate::units::Seconds;
+
+impl<'a> Replica<'a> {
+    /// Decides what to do next, at [`start`](Self::start).
+    pub(super) fn form(&mut self, sink: &mut Sink<'a>) {
+        self.grown = 0;
+        self.swapping = 0.0;
+        match self.rules.prompts {
+            PromptPolicy::Chunked | PromptPolicy::Whole => self.form_mixed(sink),
+            PromptPolicy::First => self.form_prompts_first(sink),
+            PromptPolicy::Batch => self.form_batch(sink),
+        }
+    }
+
+    /// A token for every decoding sequence, and prompts beside them (vLLM V1, TensorRT-LLM, llama.cpp).
+    fn form_mixed(&mut self, sink: &mut Sink<'a>) {
+        let preempted = self.make_room(sink);
+        if !preempted {
+            self.resume(sink);
+        }
+        if self.prompts.is_empty() && (preempted || !self.head_may_join()) {
+            return self.leap();
+        }
+        self.grow_one_step();
+        let mut load = self.model.load();
+        let mut room = self.rules.budget.saturating_sub(self.decoding.count());
+        for position in 0..self.prompts.len() {
+            room -= self.compute(self.prompts[position], room, &mut load);
+        }
+        let whole = self.rules.prompts == PromptPolicy::Whole;
+        while !preempted && room > 0 {
+            let Some(new) = self.head_tokens() else { break };
+            // Whole prompts wait for a step that has room for them, but the first one goes along anyway.
+            if whole && new > room && load.tokens() > 0.0 || !self.admit(sink) {
+                break;
+            }
+            let most = if whole { self.rules.budget } else { room };
+            room = room.saturating_sub(self.compute_last(most, &mut load));
+        }
+        if load.tokens() == 0.0 {
+            return self.leap();
+        }
+        self.decoding.add_to(&mut load);
+        self.run_prompts(&load, true);
+    }
+
+    /// Prompts in steps of their own as long as there are some (vLLM V0, SGLang), decode steps else.
+    fn form_prompts_first(&mut self, sink: &mut Sink<'a>) {
+        self.resume(sink);
+        let mut load = self.model.load();
+        let mut room = self.rules.budget;
+        for position in 0..self.prompts.len() {
+            room -= self.compute(self.prompts[position], room, &mut load);
+        }
+        while room > 0 {
+            let Some(new) = self.head_tokens() else { break };
+            // A prompt that no step holds is cut, but only where it comes first.
+            if new > room && load.tokens() > 0.0 || !self.admit(sink) {
+                break;
+            }
+            room -= self.compute_last(room, &mut load);
+        }
+        if load.tokens() > 0.0 {
+            return self.run_prompts(&load, false);
+        }
+        self.make_room(sink);
+        self.leap();
+    }
+
+    /// Everybody who waits and has room up to the longest answer, together (static batching).
+    fn form_batch(&mut self, sink: &mut Sink<'a>) {
+        if self.sequences.running() == 0 {
+            self.fill_batch(sink);
+        }
+        let mut load = self.model.load();
+        let mut room = self.rules.budget;
+        for position in 0..self.prompts.len() {
+            room -= self.compute(self.prompts[position], room, &mut load);
+        }
+        match load.tokens() > 0.0 {
+            true => self.run_prompts(&load, false),
+            false => self.leap(),
+        }
+    }
+
+    fn fill_batch(&mut self, sink: &mut Sink<'a>) {
+        let (mut prompts, mut longest) = (Vec::new(), 0);
+        while let Some(slot) = self.waiting.head() {
+            let asked = self.sequences.at(slot).asked;
+            prompts.push(asked.prompt);
+            let output = longest.max(asked.output);
+            let needed = prompts.iter().map(|prompt| self.kv.blocks_of(prompt + output)).sum::<u64>();
+            if prompts.len() as u64 > self.rules.max_sequences || needed > self.kv.total() {
+                break;
+            }
+            longest = output;
+            self.take_head(sink);
+            self.batch.push(slot);
+        }
+        self.batch_left = self.batch.len() as u64;
+        for &slot in &self.batch {
+            let sequence = self.sequences.at_mut(slot);
+            sequence.held_tokens = sequence.asked.prompt + longest;
+            sequence.computed = sequence.cached_for_sure();
+            self.kv.take(sequence.held_tokens);
+            self.prompts.push_back(slot);
+        }
+    }
+
+    /// Preempts until the next token of every decoding sequence has room. Whether somebody lost his place.
+    fn make_room(&mut self, sink: &mut Sink<'a>) -> bool {
+        let mut preempted = false;
+        while self.kv.steps_that_fit(1) == 0 && self.sequences.running() > 1 {
+            let Some(slot) = self.waiting.victim(&self.sequences) else { break };
+            self.preempt(slot, sink);
+            preempted = true;
+        }
+        preempted
+    }
+
+    fn preempt(&mut self, slot: u32, sink: &mut Sink<'a>) {
+        self.count_waiting(self.start);
+        let sequence = *self.sequences.at(slot);
+        sink.log(self.start, self.index, sequence.asked.id, EventKind::Preempted);
+        let decoded = sequence.decodes();
+        let steps = self.decoding.steps();
+        if !decoded {
+            self.prompts.retain(|other| *other != slot);
+        }
+        self.give_up_place(slot);
+        let swaps = self.rules.swap && decoded;
+        if swaps {
+            self.swapping += self.swap_time(sequence.context(steps));
+        }
+        let last_decode = self.last_decode;
+        let lost = self.sequences.at_mut(slot);
+        if decoded {
+            lost.emitted += steps - sequence.joined;
+            if steps > sequence.joined {
+                lost.last_token = last_decode;
+            }
+        }
+        (lost.computed, lost.eligible, lost.resumes) = (0, 0, swaps);
+        lost.preemptions += 1;
+        self.totals.preemptions += 1;
+        self.waiting.push_back_in_front(&self.sequences, slot);
+    }
+
+    fn swap_time(&self, tokens: u64) -> f64 {
+        let memory = self.model.memory();
+        let bytes = memory.kv_per_sequence(tokens) + memory.state_per_sequence();
+        bytes.as_bytes() * self.rules.swap_seconds_per_byte
+    }
+
+    /// Sequences whose caches exist elsewhere take their places.
+    fn resume(&mut self, sink: &mut Sink<'a>) {
+        while let Some(slot) = self.waiting.head()
+            && self.sequences.at(slot).resumes
+            && self.admit(sink)
+        {
+            self.prompts.pop_back();
+            let sequence = self.sequences.at_mut(slot);
+            sequence.resumes = false;
+            if sequence.preemptions > 0 && self.rules.swap {
+                self.swapping += self.swap_time(self.sequences.at(slot).held_tokens);
+            }
+            self.decode_from_now(slot);
+        }
+    }
+
+    /// Takes the blocks for the next token of every decoding sequence, so that admissions see what is left.
+    fn grow_one_step(&mut self) {
+        if self.decoding.count() > 0 && self.grown == 0 && self.kv.steps_that_fit(1) > 0 {
+            self.kv.advance(1);
+            self.grown = 1;
+        }
+    }
+
+    /// Whether the first request that waits has come in time and finds a place; its cache is looked at later.
+    fn head_may_join(&self) -> bool {
+        let Some(slot) = self.waiting.head().filter(|_| self.has_place()) else { return false };
+        self.sequences.running() == 0 || self.sequences.at(slot).eligible <= self.step
+    }
+
+    /// Tokens that the first request that waits would have computed, if it may join.
+    fn head_tokens(&mut self) -> Option<u64> {
+        let slot = self.waiting.head().filter(|_| self.head_may_join())?;
+        let sequence = *self.sequences.at(slot);
+        if sequence.resumes {
+            return None;
+        }
+        let found = self.find(&sequence.asked, sequence.to_compute()).tokens;
+        Some(sequence.to_compute() - found.max(sequence.cached_for_sure()))
+    }
+
+    /// What the prefix cache has of a request of which so many tokens are to be computed; its segments are in `scratch` then.
+    fn find(&mut self, asked: &Asked<'_>, tokens: u64) -> Hit {
+        if !self.rules.prefix_caching || asked.prefix == Prefix::Own {
+            self.scratch.clear();
+            return Hit::default();
+        }
+        asked.prefix.segments(asked.prompt, &mut self.scratch);
+        self.kv.matched(&self.scratch, tokens)
+    }
+
+    /// Tokens of a prompt that the prefix cache has.
+    pub(super) fn tokens_found(&mut self, asked: &Asked<'_>) -> u64 {
+        self.find(asked, asked.prompt).tokens
+    }
+
+    /// Gives the first request that waits a place, if it may have one.
+    fn admit(&mut self, sink: &mut Sink<'a>) -> bool {
+        let Some(slot) = self.waiting.head().filter(|_| self.head_may_join()) else { return false };
+        let sequence = *self.sequences.at(slot);
+        let hit = match sequence.resumes {
+            true => Hit::default(),
+            false => self.find(&sequence.asked, sequence.to_compute()),
+        };
+        let reserved = if self.rules.reserves_output { sequence.asked.output - sequence.emitted } else { 0 };
+        let tokens = sequence.to_compute() + reserved;
+        let watermark = if self.sequences.running() == 0 { 0 } else { self.rules.watermark_blocks };
+        if !self.kv.fits(tokens, &hit, watermark) {
+            return false;
+        }
+        self.take_head(sink);
+        let held = self.kv.admit(tokens, &self.scratch, &hit);
+        let admitted = self.sequences.at_mut(slot);
+        (admitted.held, admitted.held_tokens) = (held, tokens);
+        admitted.computed = if sequence.resumes { tokens } else { hit.tokens.max(sequence.cached_for_sure()) };
+        if !sequence.resumes {
+            if sequence.preemptions == 0 {
+                admitted.found = admitted.computed;
+            }
+            self.totals.cached_tokens += admitted.computed;
+        }
+        self.prompts.push_back(slot);
+        true
+    }
+
+    fn take_head(&mut self, sink: &mut Sink<'a>) {
+        self.count_waiting(self.start);
+        let Some(slot) = self.waiting.pop() else { return };
+        self.sequences.start(slot);
+        let (start, index) = (self.start, self.index);
+        let sequence = self.sequences.at_mut(slot);
+        if sequence.admitted < 0.0 {
+            sequence.admitted = start;
+        }
+        sink.log(start, index, sequence.asked.id, EventKind::Admitted);
+    }
+
+    fn compute_last(&mut self, most: u64, load: &mut StepLoad) -> u64 {
+        self.prompts.back().copied().map_or(0, |slot| self.compute(slot, most, load))
+    }
+
+    /// Puts the next chunk of a prompt into the step, at most so many tokens. How many they are.
+    fn compute(&mut self, slot: u32, most: u64, load: &mut StepLoad) -> u64 {
+        let sequence = self.sequences.at_mut(slot);
+        let left = sequence.to_compute() - sequence.computed;
+        let new = left.min(most);
+        if new == 0 {
+            return 0;
+        }
+        load.add_prefill(sequence.computed, new, new == left);
+        sequence.computed += new;
+        self.totals.prompt_tokens += new;
+        self.remember(slot);
+        new
+    }
+
+    /// Segments of a prompt that have been computed are there for others.
+    fn remember(&mut self, slot: u32) {
+        let mut sequence = *self.sequences.at(slot);
+        if self.rules.prefix_caching && sequence.asked.prefix != Prefix::Own {
+            sequence.asked.prefix.segments(sequence.asked.prompt, &mut self.scratch);
+            self.kv.insert(&self.scratch, &mut sequence.held, sequence.computed);
+            self.sequences.at_mut(slot).held = sequence.held;
+        }
+    }
+
+    /// Gives back the blocks of a sequence that has left those that decode.
+    pub(super) fn release(&mut self, slot: u32) {
+        let sequence = *self.sequences.at(slot);
+        self.scratch.clear();
+        if sequence.held != Held::default() {
+            sequence.asked.prefix.segments(sequence.asked.prompt, &mut self.scratch);
+        }
+        self.kv.release(sequence.held_tokens, &self.scratch, sequence.held);
+        let sequence = self.sequences.at_mut(slot);
+        (sequence.held, sequence.held_tokens) = (Held::default(), 0);
+    }
+
+    fn run_prompts(&mut self, load: &StepLoad, decodes: bool) {
+        let time = self.model.cost(load).total().as_seconds() + self.swapping;
+        self.plan = Plan::Prompts { decodes };
+        (self.end, self.plan_steps) = (self.start + time, 1);
+    }
+
+    /// Decode steps until something happens: an answer ends, sums leave their lines, another limit decides, blocks run out, somebody may join.
+    fn leap(&mut self) {
+        if self.decoding.count() == 0 {
+            (self.plan, self.end) = (Plan::Idle, f64::INFINITY);
+            return;
+        }
+        let mut line = self.next_steps();
+        let mut steps = line.steps.min(self.decoding.steps_to_event(&self.sequences));
+        if self.swapping > 0.0 || self.rules.stepping {
+            steps = 1;
+        }
+        line.first += Seconds::from_seconds(self.swapping);
+        if steps > 1 && !self.rules.reserves_output {
+            steps = self.kv.steps_that_fit(steps - self.grown) + self.grown;
+        }
+        if let Some(slot) = self.waiting.head().filter(|_| self.has_place()) {
+            let eligible = self.sequences.at(slot).eligible;
+            if eligible > self.step {
+                steps = steps.min(eligible - self.step);
+            }
+        }
+        self.plan = Plan::Leap(line);
+        self.plan_steps = steps.max(1);
+        self.end = self.start + line.total(self.plan_steps).as_seconds();
+    }
+
+    fn next_steps(&mut self) -> DecodeLine {
+        if !self.rules.stepping {
+            return self.decoding.line(self.model);
+        }
+        let mut load = self.model.load();
+        self.decoding.add_to(&mut load);
+        DecodeLine { first: self.model.cost(&load).total(), growth: Seconds::ZERO, steps: 1 }
+    }
+}
