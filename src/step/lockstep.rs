@@ -40,13 +40,7 @@ pub struct Lockstep {
 impl Lockstep {
     /// No sequences, of a model with these reaches.
     pub const fn new(reaches: &Reaches) -> Self {
-        Self {
-            reaches: *reaches,
-            sequences: 0,
-            cached: 0,
-            attended: [0; Reaches::LIMIT],
-            growing: [0; Reaches::LIMIT],
-        }
+        Self { reaches: *reaches, sequences: 0, cached: 0, attended: [0; Reaches::LIMIT], growing: [0; Reaches::LIMIT] }
     }
 
     /// A sequence with so many cached tokens joins.

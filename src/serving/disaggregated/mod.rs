@@ -5,8 +5,8 @@ mod split;
 mod transfer;
 
 pub use split::{Split, balanced_ratio};
-pub use transfer::{KvTransfer, Reuse};
 pub(super) use transfer::{CacheBytes, layers};
+pub use transfer::{KvTransfer, Reuse};
 
 use super::ServingError;
 use super::draw::{self, Drawn, Waits, normal, places};

@@ -189,7 +189,7 @@ impl<'a> Replica<'a> {
         self.decoding = Decoding::new(self.model);
         self.kv = KvBlocks::new(&self.rules.pool);
         self.batch.clear();
-        self.batch_left = 0;
+        (self.batch_left, self.decoding_on) = (0, 0);
         (self.plan, self.end) = (Plan::Idle, f64::INFINITY);
     }
 }

@@ -14,6 +14,7 @@ impl<'a> Replica<'a> {
     pub(super) fn form(&mut self, sink: &mut Sink<'a>) {
         self.grown = 0;
         self.swapping = 0.0;
+        self.starts = self.sequences.running() == 0;
         match self.rules.prompts {
             PromptPolicy::Chunked | PromptPolicy::Whole => self.form_mixed(sink),
             PromptPolicy::First => self.form_prompts_first(sink),
@@ -188,7 +189,7 @@ impl<'a> Replica<'a> {
     /// Whether the first request that waits has come in time and finds a place; its cache is looked at later.
     fn head_may_join(&self) -> bool {
         let Some(slot) = self.waiting.head().filter(|_| self.has_place()) else { return false };
-        self.sequences.running() == 0 || self.sequences.at(slot).eligible <= self.step
+        self.starts || self.sequences.at(slot).eligible <= self.step
     }
 
     /// Tokens that the first request that waits would have computed, if it may join.
@@ -320,7 +321,7 @@ impl<'a> Replica<'a> {
         if steps > 1 && !self.rules.reserves_output {
             steps = self.kv.steps_that_fit(steps - self.grown) + self.grown;
         }
-        if let Some(slot) = self.waiting.head().filter(|_| self.has_place()) {
+        if let Some(slot) = self.waiting.head().filter(|_| self.has_place() && !self.starts) {
             let eligible = self.sequences.at(slot).eligible;
             if eligible > self.step {
                 steps = steps.min(eligible - self.step);

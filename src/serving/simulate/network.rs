@@ -68,8 +68,7 @@ impl<'a> Network<'a> {
     pub(super) fn lose(&mut self, from: u32, now: f64) -> Vec<Sequence<'a>> {
         self.free[from as usize] = now;
         let lost = |place: &usize| self.under_way[*place].is_some_and(|handoff| handoff.from == from);
-        let (gone, left): (Vec<_>, Vec<_>) =
-            self.arrivals.drain().partition(|Reverse((_, place))| lost(place));
+        let (gone, left): (Vec<_>, Vec<_>) = self.arrivals.drain().partition(|Reverse((_, place))| lost(place));
         self.arrivals.extend(left);
         let mut places: Vec<usize> = gone.into_iter().map(|Reverse((_, place))| place).collect();
         places.sort_unstable();

@@ -8,7 +8,7 @@ use super::kv::KvBlocks;
 use super::log::EventKind;
 use super::prefix::Segment;
 use super::rules::Rules;
-use super::sequence::{Asked, Sequence, Sequences};
+use super::sequence::{Sequence, Sequences};
 use super::sink::{Handoff, Sink};
 use super::statistics::Totals;
 use super::waiting::Waiting;
@@ -66,9 +66,12 @@ pub(super) struct Replica<'a> {
     pub(super) last_decode: f64,
     /// Seconds that caches take to and from the host in the step that is being formed.
     pub(super) swapping: f64,
-    /// Sequences of a static batch, and how many of them are not answered yet.
+    /// Whether nobody ran when the step was formed: an engine that starts takes everybody who is there.
+    pub(super) starts: bool,
+    /// Sequences of a static batch, how many of them are not answered yet, and how many decode on although they are.
     pub(super) batch: Vec<u32>,
     pub(super) batch_left: u64,
+    pub(super) decoding_on: u64,
     pub(super) totals: Totals,
     /// Until when waiting requests are counted in the totals.
     pub(super) waiting_until: f64,
@@ -99,6 +102,8 @@ impl<'a> Replica<'a> {
             swapping: 0.0,
             batch: Vec::new(),
             batch_left: 0,
+            decoding_on: 0,
+            starts: true,
             totals: Totals::default(),
             waiting_until: 0.0,
             scratch: Vec::new(),
@@ -108,16 +113,7 @@ impl<'a> Replica<'a> {
 
     /// Requests that it has, waiting ones included.
     pub(super) fn requests(&self) -> u64 {
-        self.sequences.running() - self.ended_of_batch() + self.waiting.len() as u64
-    }
-
-    fn ended_of_batch(&self) -> u64 {
-        self.batch.len() as u64 - self.batch_left
-    }
-
-    /// A request that is to be computed from its start.
-    pub(super) fn arrive(&mut self, asked: Asked<'a>, now: f64, sink: &mut Sink<'a>) {
-        self.queue(Sequence::new(asked), now, sink);
+        self.sequences.running() - (self.batch.len() as u64 - self.batch_left) + self.waiting.len() as u64
     }
 
     /// A request: a new one, one with a cache from elsewhere, or one that another replica has lost.
@@ -208,8 +204,8 @@ impl<'a> Replica<'a> {
 
     /// A token of every decoding sequence in each of `steps` steps, the first of which ends at `first_end`.
     fn emit(&mut self, first_end: f64, first: f64, growth: f64, steps: u64, sink: &mut Sink<'a>) {
-        let all = self.decoding.count();
-        self.totals.output_tokens += self.useful(all) * steps;
+        let all = self.useful();
+        self.totals.output_tokens += all * steps;
         let fresh = self.decoding.fresh().len() as u64;
         let late = self.last_decode < self.start;
         let mut in_line = if late { 0 } else { all - fresh };
@@ -233,8 +229,8 @@ impl<'a> Replica<'a> {
     }
 
     /// Sequences among those that decode whose tokens anybody waits for.
-    fn useful(&self, decoding: u64) -> u64 {
-        decoding - self.ended_of_batch().min(decoding)
+    const fn useful(&self) -> u64 {
+        self.decoding.count() - self.decoding_on
     }
 
     /// A prompt has been computed, and the token after it.
@@ -281,6 +277,7 @@ impl<'a> Replica<'a> {
         self.totals.completed += 1;
         if self.rules.prompts == PromptPolicy::Batch {
             self.batch_left -= 1;
+            self.decoding_on += u64::from(self.sequences.at(slot).decodes());
             if self.batch_left == 0 {
                 self.end_batch();
             }
@@ -298,6 +295,7 @@ impl<'a> Replica<'a> {
             self.sequences.remove(slot);
         }
         self.decoding.clear(self.model);
+        self.decoding_on = 0;
     }
 
     /// A prompt's cache goes to another replica; its blocks stay until it has been sent.
@@ -351,7 +349,7 @@ impl<'a> Replica<'a> {
             totals.busy_s += time;
             if let Plan::Leap(line) = self.plan {
                 let steps = line.step_at(Seconds::from_seconds(time)).min(self.plan_steps);
-                totals.output_tokens += steps * self.useful(self.decoding.count());
+                totals.output_tokens += steps * self.useful();
             }
         }
         totals

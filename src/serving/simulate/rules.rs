@@ -113,7 +113,8 @@ impl Rules {
 
     /// Whether the longest request has room when it is alone.
     fn check(&self, lengths: &Lengths) -> Result<(), ServingError> {
-        let (what, expected) = ("blocks of the cache", "as many as the longest request and the watermark take, or more");
+        let (what, expected) =
+            ("blocks of the cache", "as many as the longest request and the watermark take, or more");
         let needed = self.pool.blocks_of(lengths.longest_total()).saturating_add(self.watermark_blocks);
         if needed > self.pool.blocks {
             return Err(ServingError::Number { what, value: self.pool.blocks as f64, expected });

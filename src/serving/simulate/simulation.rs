@@ -229,7 +229,8 @@ impl<'a> Simulation<'a> {
         recording.open = true;
         let requests = trace.requests().len() as u64;
         let shares = trace.requests().iter().any(|request| !request.block_hashes.is_empty());
-        let mut outcome = self.serve(Source::of_trace(trace), recording, trace.lengths(), shares, requests, progress)?;
+        let mut outcome =
+            self.serve(Source::of_trace(trace), recording, trace.lengths(), shares, requests, progress)?;
         outcome.summary = summarise(&outcome.statistics, outcome.arrived, outcome.completed, false);
         Ok(outcome)
     }
@@ -346,13 +347,21 @@ impl<'a> Simulation<'a> {
         for outage in &self.outages {
             let at = outage.at.as_seconds();
             if outage.replica as usize >= replicas {
-                return wrong("the replica that is lost", f64::from(outage.replica), "one that there is, counted from 0");
+                return wrong(
+                    "the replica that is lost",
+                    f64::from(outage.replica),
+                    "one that there is, counted from 0",
+                );
             }
             if !(at >= 0.0 && at.is_finite()) {
                 return wrong("the time of an outage in seconds", at, "a finite number, 0 or more");
             }
             if let Some(until) = outage.until.filter(|until| !(*until >= outage.at && until.is_finite())) {
-                return wrong("the end of an outage in seconds", until.as_seconds(), "a finite number, not before its start");
+                return wrong(
+                    "the end of an outage in seconds",
+                    until.as_seconds(),
+                    "a finite number, not before its start",
+                );
             }
         }
         Ok(())
