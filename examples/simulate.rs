@@ -7,7 +7,7 @@ mod shared;
 
 use clap::{Parser, ValueEnum};
 use llm_roofline::prelude::*;
-use llm_roofline::serving::simulate::{Outcome, Simulation};
+use llm_roofline::serving::simulate::{EngineSettings, Outcome, Simulation};
 use llm_roofline::workload::{Lengths, Slo, Workload};
 use std::{error::Error, time::Instant};
 
@@ -42,6 +42,9 @@ struct Arguments {
     /// A trace: Azure, BurstGPT, Vidur or any CSV with times and lengths, or Mooncake's JSON lines
     #[arg(long)]
     trace: Option<String>,
+    /// Sequences that run at once at most (vLLM --max-num-seqs)
+    #[arg(long)]
+    max_sequences: Option<u64>,
     #[arg(long, value_enum, default_value_t = Mode::Leap)]
     mode: Mode,
     #[arg(long)]
@@ -63,7 +66,9 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let mut slo = Slo::default();
     (slo.ttft, slo.tpot) =
         (arguments.slo_ttft_ms.map(Seconds::from_millis), arguments.slo_tpot_ms.map(Seconds::from_millis));
-    let simulation = Simulation::new(&model).with_seed(arguments.seed).with_slo(slo);
+    let mut settings = EngineSettings::default();
+    settings.max_sequences = arguments.max_sequences;
+    let simulation = Simulation::new(&model).with_seed(arguments.seed).with_slo(slo).with_settings(settings);
     let simulation = if arguments.mode == Mode::Step { simulation.stepping() } else { simulation };
     let rate = arguments.rate.map(RequestsPerSecond::from_requests_per_second);
     let trace = arguments.trace.as_ref().map(|file| shared::trace(file, rate, &model)).transpose()?;

@@ -133,15 +133,21 @@ impl Device {
         &self.profile.generation
     }
 
-    /// What kernel efficiencies are looked up by, from special to general: generation with memory technology (`ampere-hbm`, `ampere-gddr`),
-    /// generation, family, vendor in lower case.
-    pub fn kernel_keys(&self) -> [String; 4] {
+    /// What kernel efficiencies are looked up by, from special to general: generation with family (`ada-geforce`: clocks above the nominal ones, memory
+    /// without error correction), generation with memory technology (`ampere-hbm`, `ampere-gddr`), generation, family, vendor in lower case.
+    pub fn kernel_keys(&self) -> [String; 5] {
         let technology = ["hbm", "gddr", "lpddr", "ddr"];
         let kind = self.profile.memory.kind.to_lowercase();
         let technology = technology.into_iter().find(|technology| kind.starts_with(technology)).unwrap_or("memory");
         let generation = &self.profile.generation;
         let family = self.profile.family.clone();
-        [format!("{generation}-{technology}"), generation.clone(), family, self.profile.vendor.to_lowercase()]
+        [
+            format!("{generation}-{family}"),
+            format!("{generation}-{technology}"),
+            generation.clone(),
+            family,
+            self.profile.vendor.to_lowercase(),
+        ]
     }
 
     /// Coarser family (`nvidia-datacenter`, `geforce`, `amd`, `apple`, `cpu`, `cpu-server` for more than two memory channels, and

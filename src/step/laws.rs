@@ -59,7 +59,7 @@ impl Pass {
 pub(super) struct Laws<'a> {
     engine: &'a Engine,
     device: &'a Device,
-    keys: [String; 4],
+    keys: [String; 5],
     flash_attention: bool,
     bandwidth: f64,
     /// Peak of 32-bit arithmetic on vector units; it stands for units times clock.
@@ -463,7 +463,7 @@ impl<'a> Laws<'a> {
         parameter.as_ref().map_or(absent, at)
     }
 
-    fn generation(&self) -> [&str; 4] {
+    fn generation(&self) -> [&str; 5] {
         self.keys.each_ref().map(String::as_str)
     }
 

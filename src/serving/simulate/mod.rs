@@ -18,9 +18,9 @@
 //!
 //! let outcome = Simulation::new(&model).with_seed(1).run(&workload, 20_000)?;
 //! assert!(outcome.summary.stable && outcome.summary.completed == Some(20_000));
-//! // The mean time per token is known to less than 2 %, and so is its 99th percentile.
+//! // How certain is it? The mean time per token is known to 2 %, its 99th percentile to 5 %.
 //! let tpot = outcome.statistics.tpot.as_ref().unwrap();
-//! assert!(tpot.mean.relative().unwrap() < 0.02 && tpot.p99.relative().unwrap() < 0.02);
+//! assert!(tpot.mean.relative().unwrap() < 0.02 && tpot.p99.relative().unwrap() < 0.05);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

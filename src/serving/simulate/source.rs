@@ -172,9 +172,4 @@ impl<'a> Source<'a> {
             _ => {}
         }
     }
-
-    /// Whether requests come at times of their own.
-    pub(super) const fn is_open(&self) -> bool {
-        !matches!(self.kind, Kind::Clients { .. })
-    }
 }

@@ -84,7 +84,7 @@ impl fmt::Display for LawSource {
 pub(super) struct LawSources<'a> {
     deployment: &'a Deployment,
     engine: &'a Engine,
-    generation: [String; 4],
+    generation: [String; 5],
 }
 
 /// The parameters that exist, each with its name.

@@ -21,11 +21,14 @@ const FAR_BEHIND: f64 = 0.9;
 ///
 /// # Formula
 /// Looks at the requests in the system at even numbers of arrivals, over the later half of them. The backlog grows if all of this holds:
-/// fewer than 99 % of the arrivals were answered in that half; a straight line through the backlog ends at 1.5 times its start or above, and
-/// 10 requests higher; its slope is more than 3 standard errors above 0; and the growth is more than 2 deviations of a random walk with the
-/// same steps, because a queue near saturation wanders far without growing. If it falls behind and only some of the rest holds, the
-/// run is undecided. So is a run of fewer than 200 requests, unless fewer than 90 % were answered; and one in which a request takes
-/// longer than the earlier half, since the system is still filling up.
+///
+/// - fewer than 99 % of the arrivals were answered in that half;
+/// - a straight line through the backlog ends at more than 1.5 times its start, and more than 10 requests higher;
+/// - its slope is more than 3 standard errors above 0, and the growth more than 2 deviations of a random walk with the same steps, because
+///   a queue near saturation wanders far without growing.
+///
+/// If it falls behind and only one of the other two holds, the run is undecided. So is a run of fewer than 200 requests, unless fewer than
+/// 90 % were answered; and one in which a request takes longer than the earlier half, since the system is still filling up.
 ///
 /// Closed loops, and requests that are all there at the start, are steady by construction.
 ///

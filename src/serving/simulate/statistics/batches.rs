@@ -37,6 +37,14 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// An empty batch that has room for the durations of another one.
+    fn like(other: Option<&Self>, classes: usize) -> Self {
+        let Some(other) = other else { return Self { judged: vec![Judged::default(); classes], ..Self::default() } };
+        let mut batch = other.clone();
+        batch.reuse();
+        batch
+    }
+
     pub(super) fn completed(&mut self, request: &CompletedRequest, good: bool, class: usize) {
         self.completed += 1;
         self.ttft.record(request.ttft().as_seconds());
@@ -104,8 +112,7 @@ impl Batches {
             if self.batches.len() == MOST_BATCHES {
                 self.halve();
             }
-            let mut batch = self.spare.pop().unwrap_or_default();
-            batch.judged.resize(self.classes, Judged::default());
+            let mut batch = self.spare.pop().unwrap_or_else(|| Batch::like(self.batches.last(), self.classes));
             batch.start = totals;
             self.batches.push(batch);
             self.next_id = self.next_id.saturating_add(1 << self.size_log2);

@@ -3,11 +3,14 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::fmt;
 use std::ops::{Add, Div, Sub};
+use std::sync::OnceLock;
 
 /// Half of the probability outside of a 95 % interval, on one side.
 const UPPER: f64 = 0.975;
 /// Correlation between neighbours that is taken for chance.
 const CHANCE: f64 = 0.2;
+/// Fewer sections are not joined to longer ones, nor tested for correlation.
+const FEWEST_TO_JOIN: usize = 10;
 /// The largest correlation that is believed: intervals become 4.4 times as wide.
 const LARGEST: f64 = 0.9;
 
@@ -17,14 +20,15 @@ const LARGEST: f64 = 0.9;
 /// The run is cut into `b` sections of consecutive requests, at most 20. With `q[i]` the statistic of section `i`, `w[i]` its share of the
 /// samples and `q` that of all, the half width is `t sqrt(b / (b - 1) sum(w[i]^2 (q[i] - q)^2))`, with Student's `t` for `b - 1` degrees of
 /// freedom. With equal shares this is `t sqrt(sum((q[i] - q)^2) / (b (b - 1)))`: batch means for a mean, sectioning for a quantile. If
-/// neighbouring sections are correlated by `r > 0.2`, it is widened by `sqrt((1 + r) / (1 - r))`. Independent runs are one section
-/// each, and are not widened.
+/// neighbouring sections (of ten or more) are correlated by `r > 0.2`, it is widened by `sqrt((1 + r) / (1 - r))`. Ten or more sections are
+/// also joined by twos, those by twos again, and the widest interval counts, because long waits outlast short sections. Independent runs
+/// are one section each, neither widened nor joined.
 ///
 /// # Validity
 /// None of fewer than two sections. Sections should be longer than the memory of the system: near saturation that takes many requests.
 ///
 /// # References
-/// S. Asmussen and P. W. Glynn, Stochastic Simulation, Springer 2007, sections III.5 and IV.5.
+/// S. Asmussen and P. W. Glynn, Stochastic Simulation, Springer 2007, section III.5 (sectioning) and chapter IV (batch means).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate<T> {
     /// The estimate.
@@ -93,6 +97,24 @@ pub(super) struct Section {
     pub(super) samples: f64,
 }
 
+/// The same parts, joined by twos, and by fours: what the memory of a system makes of short sections, longer ones show.
+pub(super) fn levels<T: Clone>(parts: Vec<T>, sections: Sections, join: impl Fn(&mut T, &T)) -> Vec<Vec<T>> {
+    let mut levels = vec![parts];
+    while sections == Sections::OfOneRun
+        && let Some(finest) = levels.last()
+        && finest.len() >= FEWEST_TO_JOIN
+    {
+        let joined = finest.chunks(2).map(|pair| {
+            let mut joined = pair[0].clone();
+            pair[1..].iter().for_each(|next| join(&mut joined, next));
+            joined
+        });
+        let joined = joined.collect();
+        levels.push(joined);
+    }
+    levels
+}
+
 /// Whether sections may be correlated with the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sections {
@@ -103,6 +125,17 @@ pub(super) enum Sections {
 }
 
 impl Sections {
+    /// The widest that the interval is at any level; see [`Sections::half_width`].
+    pub(super) fn widest<T>(
+        self,
+        value: f64,
+        levels: &[Vec<T>],
+        section: impl Fn(&T) -> Option<Section>,
+    ) -> Option<f64> {
+        let at_level = |parts: &Vec<T>| self.half_width(value, &parts.iter().filter_map(&section).collect::<Vec<_>>());
+        levels.iter().filter_map(at_level).reduce(f64::max)
+    }
+
     /// Half the width of the 95 % interval of a statistic that is `value` over all sections; none of fewer than two.
     pub(super) fn half_width(self, value: f64, sections: &[Section]) -> Option<f64> {
         let samples: f64 = sections.iter().map(|section| section.samples).sum();
@@ -113,18 +146,20 @@ impl Sections {
         let filled = sections.iter().filter(|section| section.samples > 0.0);
         let squares: f64 =
             filled.clone().map(|section| (section.samples / samples * (section.value - value)).powi(2)).sum();
-        let freedom = (count - 1) as f64;
-        let error = (squares * count as f64 / freedom).sqrt();
+        let error = (squares * count as f64 / (count - 1) as f64).sqrt();
         let widening = match self {
-            Self::OfOneRun => widening(&filled.map(|section| section.value).collect::<Vec<_>>()),
-            Self::Independent => 1.0,
+            // Of few sections the correlation is not known.
+            Self::OfOneRun if count >= FEWEST_TO_JOIN => {
+                widening(&filled.map(|section| section.value).collect::<Vec<_>>())
+            }
+            _ => 1.0,
         };
-        Some(student_t(freedom) * error * widening).filter(|half| half.is_finite())
+        Some(student_t(count - 1) * error * widening).filter(|half| half.is_finite())
     }
 }
 
 /// By how much wider an interval is because neighbouring sections are alike.
-fn widening(values: &[f64]) -> f64 {
+pub(super) fn widening(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let variance: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let with_next: f64 = values.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
@@ -132,9 +167,12 @@ fn widening(values: &[f64]) -> f64 {
     if correlation > CHANCE { ((1.0 + correlation) / (1.0 - correlation)).sqrt() } else { 1.0 }
 }
 
-/// The 97.5 % quantile of Student's distribution.
-fn student_t(freedom: f64) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(UPPER))
+/// The 97.5 % quantile of Student's distribution. Those of one run's sections are computed once.
+fn student_t(freedom: usize) -> f64 {
+    static KNOWN: [OnceLock<f64>; 20] = [const { OnceLock::new() }; 20];
+    let quantile =
+        || StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::INFINITY, |student| student.inverse_cdf(UPPER));
+    KNOWN.get(freedom).map_or_else(quantile, |known| *known.get_or_init(quantile))
 }
 
 #[cfg(test)]
@@ -149,7 +187,7 @@ mod tests {
     /// The column 0.975 of any table of Student's t.
     #[test]
     fn quantiles_of_student_are_those_of_the_tables() {
-        for (freedom, expected) in [(1.0, 12.706_204_736), (9.0, 2.262_157_163), (19.0, 2.093_024_054)] {
+        for (freedom, expected) in [(1, 12.706_204_736), (9, 2.262_157_163), (19, 2.093_024_054), (59, 2.000_995_378)] {
             assert!((student_t(freedom) / expected - 1.0).abs() < 1e-8, "{freedom}: {}", student_t(freedom));
         }
     }
@@ -175,6 +213,19 @@ mod tests {
         let half = |sections: Sections| sections.half_width(4.5, &equal(&rising)).unwrap();
         assert!(half(Sections::OfOneRun) > 2.0 * half(Sections::Independent));
         assert!(Sections::OfOneRun.half_width(3.0, &equal(&[3.0; 5])).unwrap().abs() < 1e-12);
+    }
+
+    #[test]
+    fn sections_of_one_run_are_joined() {
+        let sizes = |sections: Sections, count: u64| -> Vec<usize> {
+            let levels = levels((0..count).collect(), sections, |sum, next| *sum += next);
+            assert!(levels.iter().all(|level| level.iter().sum::<u64>() == (0..count).sum::<u64>()));
+            levels.iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(Sections::OfOneRun, 20), [20, 10, 5]);
+        assert_eq!(sizes(Sections::OfOneRun, 13), [13, 7]);
+        assert_eq!(sizes(Sections::OfOneRun, 0), [0]);
+        assert_eq!(sizes(Sections::Independent, 20), [20]);
     }
 
     #[test]

@@ -313,7 +313,7 @@ impl Bin {
 
 /// A number that has a bin; what is no number becomes 0.
 fn within_limits(seconds: f64) -> f64 {
-    seconds.max(0.0).min(LARGEST_S)
+    if seconds > 0.0 { seconds.min(LARGEST_S) } else { 0.0 }
 }
 
 /// The bin of a duration, if it is long enough to have one.

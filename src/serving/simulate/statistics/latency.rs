@@ -1,7 +1,7 @@
 //! A latency of all requests that count.
 
 use super::Histogram;
-use super::confidence::{Estimate, Section, Sections};
+use super::confidence::{Estimate, Section, Sections, levels};
 use crate::serving::metrics::Percentiles;
 use crate::units::Seconds;
 
@@ -25,19 +25,12 @@ pub struct Latency {
 
 impl Latency {
     /// Of the histograms of sections; none if they are empty.
-    pub(super) fn of(parts: &[Histogram], sections: Sections) -> Option<Self> {
-        let mut histogram = Histogram::new();
-        for part in parts {
-            histogram.merge(part);
-        }
-        let estimate = |statistic: &dyn Fn(&Histogram) -> Option<Seconds>| {
-            let value = statistic(&histogram)?;
-            Some(Estimate { value, half_width: half_width(value, parts, statistic, sections) })
-        };
-        let quantile = |quantile: f64| estimate(&move |of| of.quantile(quantile));
-        let mean = estimate(&Histogram::mean)?;
+    pub(super) fn of(parts: Vec<Histogram>, sections: Sections) -> Option<Self> {
+        let parts = Parts::new(parts, sections);
+        let quantile = |quantile: f64| parts.estimate(|of| of.quantile(quantile));
+        let mean = parts.estimate(Histogram::mean)?;
         let (p50, p90, p95, p99) = (quantile(0.5)?, quantile(0.9)?, quantile(0.95)?, quantile(0.99)?);
-        Some(Self { mean, p50, p90, p95, p99, histogram })
+        Some(Self { mean, p50, p90, p95, p99, histogram: parts.all })
     }
 
     /// The values without their intervals.
@@ -52,25 +45,32 @@ impl Latency {
     }
 }
 
-/// The 99th percentile alone.
-pub(super) fn p99(parts: &[Histogram]) -> Option<Estimate<Seconds>> {
-    let mut all = Histogram::new();
-    for part in parts {
-        all.merge(part);
-    }
-    let statistic = |of: &Histogram| of.quantile(0.99);
-    let value = statistic(&all)?;
-    Some(Estimate { value, half_width: half_width(value, parts, &statistic, Sections::OfOneRun) })
+/// The 99th percentile alone, of sections of one run.
+pub(super) fn p99(parts: Vec<Histogram>) -> Option<Estimate<Seconds>> {
+    Parts::new(parts, Sections::OfOneRun).estimate(|of| of.quantile(0.99))
 }
 
-fn half_width(
-    value: Seconds,
-    parts: &[Histogram],
-    statistic: &dyn Fn(&Histogram) -> Option<Seconds>,
+/// Sections, short and long ones, and all of them together.
+struct Parts {
+    all: Histogram,
+    levels: Vec<Vec<Histogram>>,
     sections: Sections,
-) -> Option<Seconds> {
-    let section =
-        |part: &Histogram| Some(Section { value: statistic(part)?.as_seconds(), samples: part.count() as f64 });
-    let found: Vec<Section> = parts.iter().filter_map(section).collect();
-    sections.half_width(value.as_seconds(), &found).map(Seconds::from_seconds)
+}
+
+impl Parts {
+    fn new(parts: Vec<Histogram>, sections: Sections) -> Self {
+        let mut all = Histogram::new();
+        for part in &parts {
+            all.merge(part);
+        }
+        Self { all, levels: levels(parts, sections, Histogram::merge), sections }
+    }
+
+    fn estimate(&self, statistic: impl Fn(&Histogram) -> Option<Seconds>) -> Option<Estimate<Seconds>> {
+        let value = statistic(&self.all)?;
+        let section =
+            |part: &Histogram| Some(Section { value: statistic(part)?.as_seconds(), samples: part.count() as f64 });
+        let half_width = self.sections.widest(value.as_seconds(), &self.levels, section);
+        Some(Estimate { value, half_width: half_width.map(Seconds::from_seconds) })
+    }
 }

@@ -19,8 +19,6 @@ mod warm_up;
 #[cfg(test)]
 mod histogram_tests;
 #[cfg(test)]
-mod speed_tests;
-#[cfg(test)]
 mod tests;
 
 pub use backlog::Backlog;

@@ -116,7 +116,7 @@ impl Recorder {
         if batches.len() < FEWEST_BATCHES || completed(batches) < FEWEST_REQUESTS {
             return false;
         }
-        let known = |of: fn(&Batch) -> &super::Histogram| match p99(&sections(batches, of)) {
+        let known = |of: fn(&Batch) -> &super::Histogram| match p99(sections(batches, of)) {
             Some(p99) => p99.half_width.is_some_and(|half| half <= p99.value * share),
             // Answers of one token have no time per further token.
             None => true,
@@ -129,7 +129,7 @@ impl Recorder {
         let counted = self.counted(self.ids.max(end.arrived));
         let (before, rest) = self.batches.all().split_at(counted.start);
         let (batches, after) = rest.split_at(counted.len());
-        let latency = |of: fn(&Batch) -> &super::Histogram| Latency::of(&sections(batches, of), Sections::OfOneRun);
+        let latency = |of: fn(&Batch) -> &super::Histogram| Latency::of(sections(batches, of), Sections::OfOneRun);
         let classes = 0..self.settings.slos.len();
         let scale = Scale { kv_blocks: self.settings.kv_blocks, devices: self.settings.devices };
         let mut statistics = Statistics {
@@ -141,9 +141,9 @@ impl Recorder {
             itl: latency(|batch| &batch.itl),
             e2e: latency(|batch| &batch.e2e),
             queue: latency(|batch| &batch.queue),
-            goodput: ClassStatistics::of(&judged_sections(batches, None), Sections::OfOneRun),
+            goodput: ClassStatistics::of(judged_sections(batches, None), Sections::OfOneRun),
             classes: classes
-                .map(|class| ClassStatistics::of(&judged_sections(batches, Some(class)), Sections::OfOneRun))
+                .map(|class| ClassStatistics::of(judged_sections(batches, Some(class)), Sections::OfOneRun))
                 .collect(),
             backlog: self.backlog(),
             timeline: self.timeline.points(end, self.settings.kv_blocks),

@@ -2,7 +2,7 @@
 
 use super::backlog::Backlog;
 use super::batches::Judged;
-use super::confidence::{Estimate, Section, Sections};
+use super::confidence::{Estimate, Section, Sections, levels};
 use super::histogram::Histogram;
 use super::latency::Latency;
 use super::request::CompletedRequest;
@@ -25,11 +25,11 @@ pub struct ClassStatistics {
 
 /// What a simulation found out.
 ///
-/// Requests that are left out, because the system was still empty or no longer full, are in none of the numbers.
-/// Latencies and good requests are those of the requests that count, by the order of their arrival. Rates and averages over time belong to
-/// the `window`: from the arrival of the first request that counts to that of the first that is left out at the end. Where nothing is left
-/// out, it is the whole run; where only the start is, or may be, and requests keep arriving, it ends at the arrival of the first of the last
-/// few, so that draining does not count.
+/// Requests that are left out, because the system was still empty or no longer full, are in none of the numbers. Latencies and shares of
+/// good requests are those of the requests that count. Rates and averages over time belong to the `window`: from the arrival of the first
+/// request that counts to that of the first that is left out at the end. Where none is left out at either end it is the whole run. It ends
+/// at the last of the up to 64 marks, so that draining does not count, where only the start is left out, and in open systems whose warm-up
+/// may be.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -108,12 +108,12 @@ impl Statistics {
         let latency = |of: fn(&Self) -> &Option<Latency>| {
             let parts: Vec<Histogram> =
                 runs.iter().filter_map(|run| Some(of(run).as_ref()?.histogram.clone())).collect();
-            Latency::of(&parts, Sections::Independent)
+            Latency::of(parts, Sections::Independent)
         };
         let judged = |of: &dyn Fn(&Self) -> Option<ClassStatistics>| {
             let parts: Vec<Judged> =
                 runs.iter().map(|run| of(run).map_or(Judged::default(), |of| of.judged())).collect();
-            ClassStatistics::of(&parts, Sections::Independent)
+            ClassStatistics::of(parts, Sections::Independent)
         };
         let classes = runs.iter().map(|run| run.classes.len()).max().unwrap_or(0);
         let requests: Option<Vec<_>> = runs.iter().map(|run| run.requests.as_deref()).collect();
@@ -140,7 +140,7 @@ impl Statistics {
 
     /// Requests that met their limits; none if there were no requests.
     pub fn goodput(&self) -> Option<Goodput> {
-        (self.goodput.requests > 0).then(|| Goodput { rate: self.goodput.rate, share: self.goodput.share.value })
+        (self.goodput.requests > 0).then_some(Goodput { rate: self.goodput.rate, share: self.goodput.share.value })
     }
 
     /// Fills in everything that is taken over time.
@@ -168,13 +168,14 @@ impl Statistics {
 
 impl ClassStatistics {
     /// Without the rate.
-    pub(super) fn of(parts: &[Judged], sections: Sections) -> Self {
+    pub(super) fn of(parts: Vec<Judged>, sections: Sections) -> Self {
         let all = parts.iter().copied().fold(Judged::default(), Judged::plus);
         let share =
             |judged: &Judged| if judged.requests > 0 { judged.good as f64 / judged.requests as f64 } else { 0.0 };
-        let section = |part: &Judged| Section { value: share(part), samples: part.requests as f64 };
+        let section = |part: &Judged| Some(Section { value: share(part), samples: part.requests as f64 });
         let value = share(&all);
-        let half_width = sections.half_width(value, &parts.iter().map(section).collect::<Vec<_>>());
+        let levels = levels(parts, sections, |sum, next| *sum = sum.plus(*next));
+        let half_width = sections.widest(value, &levels, section);
         Self { requests: all.requests, share: Estimate { value, half_width }, rate: RequestsPerSecond::ZERO }
     }
 

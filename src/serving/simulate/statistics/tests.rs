@@ -109,7 +109,6 @@ fn intervals_of_a_queue_cover_what_theory_says() {
         means += u32::from(covers(e2e.mean, mean));
         p99s += u32::from(covers(e2e.p99, p99));
     }
-    eprintln!("COVER {means} {p99s}");
     assert!(means >= 170, "{means} of 200 means");
     assert!(p99s >= 160, "{p99s} of 200 percentiles");
 }

@@ -1,7 +1,11 @@
 //! How much of the start of a run is left out.
 
+use super::confidence::widening;
+
 /// Automatic truncation needs so many batches.
 const FEWEST_BATCHES: usize = 10;
+/// How many standard errors the start has to be away from the rest.
+const SURE_DIFFERENCE: f64 = 3.0;
 /// Deviations from the mean below this are rounding.
 const ROUNDING: f64 = 1e-9;
 
@@ -17,8 +21,11 @@ pub enum WarmUp {
     ///
     /// # Formula
     /// MSER: of the batch means `y[0..n]` of the time to the last token, those before `d` go, with `d <= n / 2` such that
-    /// `sum((y[i] - mean(y[d..]))^2 for i >= d) / (n - d)^2` is least. Where all requests arrive at once nothing goes, nor from fewer
-    /// than ten batches.
+    /// `sum((y[i] - mean(y[d..]))^2 for i >= d) / (n - d)^2` is least.
+    ///
+    /// They stay if their mean is within 3 standard errors of that of the rest, widened for correlation as in
+    /// [`Estimate`](super::Estimate): the rule alone would drop busy moments as well. Where all requests arrive at once nothing goes, nor
+    /// from fewer than ten batches.
     ///
     /// # References
     /// K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69 (1997) 323.
@@ -49,7 +56,18 @@ pub(super) fn truncation(means: &[f64]) -> usize {
             best = (error, from);
         }
     }
-    best.1
+    if differs(means, best.1) { best.1 } else { 0 }
+}
+
+/// Whether the first batches differ by more than chance from the rest: else a busy moment near the start would go, and with it a part of
+/// the tail of the latencies.
+fn differs(means: &[f64], first: usize) -> bool {
+    let (dropped, rest) = means.split_at(first);
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let expected = mean(rest);
+    let variance = rest.iter().map(|value| (value - expected).powi(2)).sum::<f64>() / (rest.len() - 1) as f64;
+    let error = (variance * (1.0 / dropped.len() as f64 + 1.0 / rest.len() as f64)).sqrt();
+    !dropped.is_empty() && (mean(dropped) - expected).abs() > SURE_DIFFERENCE * error * widening(rest)
 }
 
 #[cfg(test)]
