@@ -45,6 +45,8 @@ fn settings(max_sequences: usize, cache_tokens: u64) -> EngineSettings {
     settings.max_sequences = Some(max_sequences as u64);
     settings.block_tokens = Some(1);
     settings.kv_blocks = Some(cache_tokens);
+    // The other simulation computes again whatever was preempted.
+    settings.prefix_caching = Some(false);
     settings
 }
 

@@ -26,6 +26,10 @@ pub struct Scheduling {
     /// Whether a request starts only if its whole answer has room in the cache; absent means it starts when its prompt has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserves_output: Option<Sourced<bool>>,
+    /// Whether blocks of earlier prompts, and of requests that lost their place, are found again as long as nobody has taken them (vLLM
+    /// `--enable-prefix-caching`, SGLang's radix cache); absent means they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix_caching: Option<Sourced<bool>>,
     /// Whether attention is fused when the caller does not say; absent means it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash_attention: Option<Sourced<bool>>,

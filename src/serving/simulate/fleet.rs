@@ -101,7 +101,7 @@ impl<'a> Fleet<'a> {
 
     /// Brings a request to a replica that computes prompts.
     pub(super) fn send(&mut self, sequence: Sequence<'a>) {
-        match self.router.choose(&mut self.replicas, self.entry.clone(), &sequence.asked) {
+        match self.router.choose(&mut self.replicas, self.entry.clone(), &sequence) {
             Some(index) => self.queue(index, sequence),
             None => self.stranded.push_back(sequence),
         }
@@ -151,7 +151,7 @@ impl<'a> Fleet<'a> {
 
     /// A cache has arrived: its request goes on at a replica that decodes.
     fn go_on(&mut self, sequence: Sequence<'a>) {
-        match self.decode_router.choose(&mut self.replicas, self.decode.clone(), &sequence.asked) {
+        match self.decode_router.choose(&mut self.replicas, self.decode.clone(), &sequence) {
             Some(index) => {
                 self.sink.log(self.now, index as u32, sequence.asked.id, EventKind::Transferred);
                 self.queue(index, Sequence { resumes: true, ..sequence });

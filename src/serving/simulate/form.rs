@@ -3,7 +3,7 @@
 use super::log::EventKind;
 use super::prefix::{Held, Hit};
 use super::replica::{Plan, Replica};
-use super::sequence::{Asked, Prefix};
+use super::sequence::Sequence;
 use super::sink::Sink;
 use crate::engine::PromptPolicy;
 use crate::step::{DecodeLine, StepLoad};
@@ -137,8 +137,15 @@ impl<'a> Replica<'a> {
         if !decoded {
             self.prompts.retain(|other| *other != slot);
         }
-        self.give_up_place(slot);
         let swaps = self.rules.swap && decoded;
+        self.stop_decoding(slot);
+        if self.rules.prefix_caching && !swaps {
+            let cached = if decoded { sequence.context(steps) } else { sequence.computed };
+            self.sequences.at_mut(slot).own_until = cached;
+            self.insert(slot, cached);
+        }
+        self.release(slot);
+        self.sequences.stop(slot);
         if swaps {
             self.swapping += self.swap_time(sequence.context(steps));
         }
@@ -199,23 +206,23 @@ impl<'a> Replica<'a> {
         if sequence.resumes {
             return None;
         }
-        let found = self.find(&sequence.asked, sequence.to_compute()).tokens;
+        let found = self.find(&sequence).tokens;
         Some(sequence.to_compute() - found.max(sequence.cached_for_sure()))
     }
 
-    /// What the prefix cache has of a request of which so many tokens are to be computed; its segments are in `scratch` then.
-    fn find(&mut self, asked: &Asked<'_>, tokens: u64) -> Hit {
-        if !self.rules.prefix_caching || asked.prefix == Prefix::Own {
+    /// What the prefix cache has of a request; its segments are in `scratch` then.
+    fn find(&mut self, sequence: &Sequence<'_>) -> Hit {
+        if !self.rules.prefix_caching || !sequence.has_segments() {
             self.scratch.clear();
             return Hit::default();
         }
-        asked.prefix.segments(asked.prompt, &mut self.scratch);
-        self.kv.matched(&self.scratch, tokens)
+        sequence.segments(&mut self.scratch);
+        self.kv.matched(&self.scratch, sequence.to_compute())
     }
 
-    /// Tokens of a prompt that the prefix cache has.
-    pub(super) fn tokens_found(&mut self, asked: &Asked<'_>) -> u64 {
-        self.find(asked, asked.prompt).tokens
+    /// Tokens of a request that the prefix cache has.
+    pub(super) fn tokens_found(&mut self, sequence: &Sequence<'_>) -> u64 {
+        self.find(sequence).tokens
     }
 
     /// Gives the first request that waits a place, if it may have one.
@@ -224,7 +231,7 @@ impl<'a> Replica<'a> {
         let sequence = *self.sequences.at(slot);
         let hit = match sequence.resumes {
             true => Hit::default(),
-            false => self.find(&sequence.asked, sequence.to_compute()),
+            false => self.find(&sequence),
         };
         let reserved = if self.rules.reserves_output { sequence.asked.output - sequence.emitted } else { 0 };
         let tokens = sequence.to_compute() + reserved;
@@ -280,12 +287,17 @@ impl<'a> Replica<'a> {
 
     /// Segments of a prompt that have been computed are there for others.
     fn remember(&mut self, slot: u32) {
-        let mut sequence = *self.sequences.at(slot);
-        if self.rules.prefix_caching && sequence.asked.prefix != Prefix::Own {
-            sequence.asked.prefix.segments(sequence.asked.prompt, &mut self.scratch);
-            self.kv.insert(&self.scratch, &mut sequence.held, sequence.computed);
-            self.sequences.at_mut(slot).held = sequence.held;
+        if self.rules.prefix_caching && self.sequences.at(slot).has_segments() {
+            self.insert(slot, self.sequences.at(slot).computed);
         }
+    }
+
+    /// Puts the first so many tokens of a sequence into the prefix cache.
+    fn insert(&mut self, slot: u32, tokens: u64) {
+        let mut sequence = *self.sequences.at(slot);
+        sequence.segments(&mut self.scratch);
+        self.kv.insert(&self.scratch, &mut sequence.held, tokens);
+        self.sequences.at_mut(slot).held = sequence.held;
     }
 
     /// Gives back the blocks of a sequence that has left those that decode.
@@ -293,7 +305,7 @@ impl<'a> Replica<'a> {
         let sequence = *self.sequences.at(slot);
         self.scratch.clear();
         if sequence.held != Held::default() {
-            sequence.asked.prefix.segments(sequence.asked.prompt, &mut self.scratch);
+            sequence.segments(&mut self.scratch);
         }
         self.kv.release(sequence.held_tokens, &self.scratch, sequence.held);
         let sequence = self.sequences.at_mut(slot);

@@ -308,7 +308,14 @@ impl<'a> Replica<'a> {
     }
 
     /// Takes place and cache of a running sequence away.
-    pub(super) fn give_up_place(&mut self, slot: u32) {
+    fn give_up_place(&mut self, slot: u32) {
+        self.stop_decoding(slot);
+        self.release(slot);
+        self.sequences.stop(slot);
+    }
+
+    /// Takes a sequence out of those that decode, if it is one of them.
+    pub(super) fn stop_decoding(&mut self, slot: u32) {
         if self.sequences.at(slot).decodes() {
             let context = self.sequences.at(slot).context(self.decoding.steps());
             self.decoding.leave(&mut self.sequences, slot);
@@ -317,8 +324,6 @@ impl<'a> Replica<'a> {
                 self.sequences.at_mut(slot).held_tokens = context;
             }
         }
-        self.release(slot);
-        self.sequences.stop(slot);
     }
 
     fn form_next(&mut self) {

@@ -1,7 +1,7 @@
 //! Which replica a request goes to.
 
 use super::replica::Replica;
-use super::sequence::Asked;
+use super::sequence::Sequence;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::ops::Range;
@@ -47,7 +47,7 @@ impl Router {
         &mut self,
         replicas: &mut [Replica<'_>],
         among: Range<usize>,
-        asked: &Asked<'_>,
+        sequence: &Sequence<'_>,
     ) -> Option<usize> {
         let up = |replicas: &[Replica<'_>], index: &usize| replicas[*index].is_up;
         match self.routing {
@@ -67,9 +67,9 @@ impl Router {
             Routing::PrefixAffinity => {
                 let least = least_loaded(replicas, among.clone())?;
                 let most = replicas[least].requests() * 2 + Routing::AFFINITY_SLACK;
-                let (mut best, mut found) = (least, replicas[least].tokens_found(asked));
+                let (mut best, mut found) = (least, replicas[least].tokens_found(sequence));
                 for index in among {
-                    let tokens = if replicas[index].is_up { replicas[index].tokens_found(asked) } else { 0 };
+                    let tokens = if replicas[index].is_up { replicas[index].tokens_found(sequence) } else { 0 };
                     let lighter = replicas[index].requests() < replicas[best].requests();
                     if replicas[index].is_up && (tokens > found || tokens == found && lighter) {
                         (best, found) = (index, tokens);

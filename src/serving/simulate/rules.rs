@@ -13,7 +13,7 @@ use crate::workload::Lengths;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EngineSettings {
-    /// Sequences that run at once at most (vLLM `--max-num-seqs`, llama.cpp `--parallel`).
+    /// Sequences that run at once at most (vLLM `--max-num-seqs`, llama.cpp `--parallel`); of each rank of data-parallel attention, as the next.
     pub max_sequences: Option<u64>,
     /// Tokens of a step at most (vLLM `--max-num-batched-tokens`).
     pub max_tokens_per_step: Option<u64>,
@@ -25,8 +25,8 @@ pub struct EngineSettings {
     pub watermark: Option<f64>,
     /// In which order requests that wait are admitted.
     pub order: Order,
-    /// Whether the blocks of earlier prompts are found again (vLLM `--enable-prefix-caching`): absent means they are where prompts say what they
-    /// share.
+    /// Whether blocks of earlier prompts, and of requests that lost their place, are found again (vLLM `--enable-prefix-caching`): absent means as
+    /// the engine does, and in any case where prompts say what they share.
     pub prefix_caching: Option<bool>,
     /// How preempted caches are treated: absent means as the engine does.
     pub exhaustion: Option<Exhaustion>,
@@ -80,15 +80,21 @@ impl Rules {
             let expected = "a share of the blocks, from 0 to below 1";
             return Err(ServingError::Number { what: "the watermark", value: watermark, expected });
         }
+        // Ranks of data-parallel attention have schedulers of their own.
+        let ranks = u64::from(model.deployment().data_parallel_attention());
         let max_sequences = match settings.max_sequences {
-            Some(most) => at_least_one("sequences that run at once", most)?,
+            Some(most) => at_least_one("sequences that run at once", most)?.saturating_mul(ranks),
             None => engine.max_sequences,
         };
         let budget = match settings.max_tokens_per_step {
-            Some(most) => at_least_one("tokens of a step", most)?,
+            Some(most) => at_least_one("tokens of a step", most)?.saturating_mul(ranks),
             None => engine.max_tokens_per_step.unwrap_or(u64::MAX),
         };
         let exhaustion = settings.exhaustion.or(memory.exhaustion.as_ref().map(|rule| rule.value)).unwrap_or_default();
+        let caches = &model.deployment().engine().scheduling.prefix_caching;
+        let caches = caches.as_ref().is_some_and(|rule| rule.value);
+        // States are not kept block by block: what is found of the keys and values is of no use without them.
+        let has_states = pool.per_sequence > 0 || pool.max_sequences.is_some();
         let host = model.deployment().system().device().host_link().map(|link| link.bandwidth.value);
         let bandwidth = settings.swap_bandwidth.or(host).map_or(0.0, BytesPerSecond::as_bytes_per_second);
         let rules = Self {
@@ -99,7 +105,7 @@ impl Rules {
             reserves_output: engine.reserves_output || engine.prompts == PromptPolicy::Batch,
             watermark_blocks: (watermark * pool.blocks as f64) as u64,
             order: settings.order,
-            prefix_caching: settings.prefix_caching.unwrap_or(shares_prefixes),
+            prefix_caching: settings.prefix_caching.unwrap_or(shares_prefixes || caches && !has_states),
             // Without a link caches are computed again.
             swap: exhaustion == Exhaustion::Swap && bandwidth > 0.0,
             swap_seconds_per_byte: bandwidth.recip(),

@@ -32,7 +32,7 @@ pub(super) enum Prefix<'a> {
 
 impl Prefix<'_> {
     /// The segments of a prompt of so many tokens.
-    pub(super) fn segments(&self, prompt: u64, into: &mut Vec<Segment>) {
+    fn segments(&self, prompt: u64, into: &mut Vec<Segment>) {
         into.clear();
         match *self {
             Self::Own => {}
@@ -51,6 +51,12 @@ impl Prefix<'_> {
         }
     }
 }
+
+/// What a request had in the cache is looked for in pieces of so many tokens.
+const OWN_PIECE: u64 = 64;
+
+/// Marks hashes of what only one request has.
+const OWN: u64 = 1 << 63;
 
 /// Nobody, in lists of slots.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -81,6 +87,8 @@ pub(super) struct Sequence<'a> {
     pub(super) preemptions: u32,
     /// Prompt tokens that were found in the cache when it first had a place.
     pub(super) found: u64,
+    /// Tokens that it had in the cache when it lost its place: they may be there still.
+    pub(super) own_until: u64,
     /// What it holds in the prefix cache.
     pub(super) held: Held,
     /// Blocks are taken for so many tokens.
@@ -109,6 +117,7 @@ impl<'a> Sequence<'a> {
             last_token: -1.0,
             preemptions: 0,
             found: 0,
+            own_until: 0,
             held: Held::default(),
             held_tokens: 0,
             resumes: false,
@@ -126,6 +135,20 @@ impl<'a> Sequence<'a> {
     /// Tokens in the cache after so many decode steps of the replica, once it decodes: its last token is written by the next step.
     pub(super) const fn context(&self, decode_steps: u64) -> u64 {
         self.asked.prompt + self.emitted - 1 + (decode_steps - self.joined)
+    }
+
+    /// What of its tokens may be in the prefix cache: what its prompt shares with others, and what it had there before.
+    pub(super) fn segments(&self, into: &mut Vec<Segment>) {
+        self.asked.prefix.segments(self.asked.prompt, into);
+        let shared: u64 = into.iter().map(|segment| segment.tokens).sum();
+        let pieces = self.own_until.saturating_sub(shared) / OWN_PIECE;
+        let hash = |piece: u64| OWN | self.asked.id << 20 | piece;
+        into.extend((0..pieces).map(|piece| Segment { hash: hash(piece), tokens: OWN_PIECE }));
+    }
+
+    /// Whether there is anything to look for in the prefix cache.
+    pub(super) fn has_segments(&self) -> bool {
+        self.own_until > 0 || self.asked.prefix != Prefix::Own
     }
 
     /// Tokens that need not be computed whatever the prefix cache holds.
