@@ -86,13 +86,11 @@ fn recut(trace: &Trace) -> Trace {
     Trace::new(trace.requests().iter().map(request).collect()).unwrap()
 }
 
-/// Two ranks of data-parallel attention, experts over both.
+/// Two ranks of data-parallel attention, experts over both. Hardly anybody waits, so that a few per cent of a step's time are a third of TTFT.
 #[test]
 fn two_cards_with_experts_over_both() {
-    for device in ["rtx-pro-6000-server-96gb", "rtx-pro-6000-96gb"] {
-        let deployment = deployment("qwen3-30b-a3b", device, 2);
-        let deployment = deployment.with_tensor_parallel(1).with_data_parallel_attention(2).with_expert_parallel(2);
-        let outcome = run(&deployment, &recut(&trace()), 128, None);
-        compare(device, &outcome, RTX_PRO_6000_TWO_RANKS, 10.0, 0.50);
-    }
+    let deployment = deployment("qwen3-30b-a3b", "rtx-pro-6000-server-96gb", 2);
+    let deployment = deployment.with_tensor_parallel(1).with_data_parallel_attention(2).with_expert_parallel(2);
+    let outcome = run(&deployment, &recut(&trace()), 128, None);
+    compare("two RTX PRO 6000 Server", &outcome, RTX_PRO_6000_TWO_RANKS, 0.35, 0.10);
 }

@@ -72,10 +72,36 @@ impl StepCost {
     pub(super) fn add(&mut self, class: OperatorClass, times: OperatorTimes) {
         self.add_all(class, std::iter::once(times));
     }
+}
 
-    /// Adds operators of one class. The sums stay in registers until the end, which is what makes pricing fast.
+/// What pricing adds operators up to.
+pub(super) trait Sum: Default {
+    /// Adds operators of one class.
+    fn add_all(&mut self, class: OperatorClass, operators: impl Iterator<Item = OperatorTimes>);
+    /// Adds time that is neither arithmetic nor memory traffic.
+    fn add_time(&mut self, class: OperatorClass, time: Seconds);
+}
+
+/// Nothing but the time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total(pub(super) Seconds);
+
+impl Sum for Total {
     #[inline]
-    pub(super) fn add_all(&mut self, class: OperatorClass, operators: impl Iterator<Item = OperatorTimes>) {
+    fn add_all(&mut self, _: OperatorClass, operators: impl Iterator<Item = OperatorTimes>) {
+        self.0 += operators.map(|times| times.total()).sum::<Seconds>();
+    }
+
+    #[inline]
+    fn add_time(&mut self, _: OperatorClass, time: Seconds) {
+        self.0 += time;
+    }
+}
+
+impl Sum for StepCost {
+    /// The sums stay in registers until the end, which is what makes pricing fast.
+    #[inline]
+    fn add_all(&mut self, class: OperatorClass, operators: impl Iterator<Item = OperatorTimes>) {
         let (mut compute_bound, mut memory_bound, mut launches) = (Seconds::ZERO, Seconds::ZERO, Seconds::ZERO);
         let mut work = Work::default();
         for times in operators {
@@ -95,9 +121,8 @@ impl StepCost {
         self.bytes += work.bytes;
     }
 
-    /// Adds time that is neither arithmetic nor memory traffic.
     #[inline]
-    pub(super) fn add_time(&mut self, class: OperatorClass, time: Seconds) {
+    fn add_time(&mut self, class: OperatorClass, time: Seconds) {
         self.by_class[class as usize] += time;
     }
 }

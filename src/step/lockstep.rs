@@ -155,7 +155,7 @@ impl DecodeLine {
         // The positive root of growth/2 k^2 + (first - growth/2) k = time, written without cancellation.
         let half = first - 0.5 * growth;
         let root = 2.0 * time / (half + (half * half + 2.0 * growth * time).max(0.0).sqrt());
-        let mut step = (root.ceil() as u64).saturating_sub(1);
+        let mut step = (root as u64).saturating_sub(u64::from(root == root.trunc()));
         // Rounding may have led to a neighbour.
         while step > 0 && self.total(step).as_seconds() >= time {
             step -= 1;

@@ -1,7 +1,7 @@
 //! The compiled model: prices any step in nanoseconds.
 
 use super::compile::{self, Terms};
-use super::cost::StepCost;
+use super::cost::{StepCost, Sum, Total};
 use super::load::{PhaseLoad, StepLoad};
 use super::pipeline::Pipeline;
 use super::places::{self, Alone, Divided};
@@ -64,8 +64,8 @@ impl Operators {
 
     /// Everything that does not depend on how long the contexts of decoding sequences are.
     #[inline]
-    fn cost_without_decode_attention(&self, load: &StepLoad) -> StepCost {
-        let mut cost = StepCost::default();
+    fn sum_without_decode_attention<S: Sum>(&self, load: &StepLoad) -> S {
+        let mut cost = S::default();
         if load.tokens() <= 0.0 {
             return cost;
         }
@@ -241,10 +241,29 @@ impl StepModel {
         self.pipeline.prompt_share(longest)
     }
 
+    /// The time of one step: [`cost`](Self::cost) without what it consists of, somewhat faster.
+    pub fn time(&self, load: &StepLoad) -> Seconds {
+        let micro_batches = self.pipeline.decode_micro_batches(load.sequences());
+        if micro_batches > 1.0 {
+            let share = load.scaled(1.0 / micro_batches);
+            return self.sum_at_once::<Total>(&share).0 * self.pipeline.stage_loss(micro_batches);
+        }
+        self.sum_at_once::<Total>(load).0
+    }
+
     /// The cost of tokens that pass through the layers together.
     fn cost_at_once(&self, load: &StepLoad) -> StepCost {
+        let mut cost: StepCost = self.sum_at_once(load);
+        if load.prefill().tokens > 0.0 {
+            cost.prompt_time = cost.total();
+        }
+        cost
+    }
+
+    #[inline]
+    fn sum_at_once<S: Sum>(&self, load: &StepLoad) -> S {
         let operators = self.operators(load);
-        let mut cost = operators.cost_without_decode_attention(load);
+        let mut cost: S = operators.sum_without_decode_attention(load);
         if load.decode().tokens > 0.0 {
             let priced = &operators.priced;
             let terms = priced.decode_attention.iter();
@@ -253,15 +272,12 @@ impl StepModel {
                 cost.add_time(OperatorClass::Collective, priced.cache_time(load.decode()));
             }
         }
-        if load.prefill().tokens > 0.0 {
-            cost.prompt_time = cost.total();
-        }
         cost
     }
 
     /// Everything that does not depend on how long the contexts of decoding sequences are.
     pub(super) fn cost_without_decode_attention(&self, load: &StepLoad) -> StepCost {
-        self.operators(load).cost_without_decode_attention(load)
+        self.operators(load).sum_without_decode_attention(load)
     }
 
     /// The arithmetic peak of one device at which most of the model's matrices are multiplied, at the engine's efficiency 1.

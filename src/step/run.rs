@@ -1,6 +1,6 @@
 //! Many decode steps at once: closed-form sums over growing contexts.
 
-use super::cost::{OperatorTimes, StepCost};
+use super::cost::{OperatorTimes, StepCost, Sum};
 use super::load::StepLoad;
 use super::model::StepModel;
 use super::terms::TransferTerm;

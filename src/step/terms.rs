@@ -161,6 +161,13 @@ pub(super) struct Line {
     pub(super) steps: u64,
 }
 
+/// The smallest whole number that is not below a positive one.
+#[inline]
+fn next_whole(number: f64) -> u64 {
+    let below = number as u64;
+    below + u64::from((below as f64) < number)
+}
+
 /// Attention over the cache in one phase. Times in seconds, of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct AttentionTerm {
@@ -205,15 +212,16 @@ impl AttentionTerm {
         let compute = (flops * self.compute_rate, growth * self.flops_per_pair * self.compute_rate);
         let bytes = entries * per_entry + tokens * self.bytes_per_token;
         let memory = (bytes * self.memory_rate, growth * per_entry * self.memory_rate);
+        // Which line is above at first, and by how much the other one comes closer with every step.
         let (gap, closing) = (compute.0 - memory.0, memory.1 - compute.1);
-        let (line, meets) = match gap > 0.0 || gap == 0.0 && closing < 0.0 {
-            true => (compute, gap / closing),
-            false => (memory, gap / closing),
+        let (line, gap, closing) = match gap > 0.0 || gap == 0.0 && closing < 0.0 {
+            true => (compute, gap, closing),
+            false => (memory, -gap, -closing),
         };
         Line {
             first: (line.0 + self.fixed) * self.count,
             growth: line.1 * self.count,
-            steps: if meets.is_finite() && meets > 0.0 { meets.ceil().max(1.0) as u64 } else { u64::MAX },
+            steps: if closing > 0.0 && gap > 0.0 { next_whole(gap / closing) } else { u64::MAX },
         }
     }
 

@@ -3,7 +3,7 @@
 use super::sequence::Sequences;
 use crate::step::{DecodeBase, DecodeLine, Lockstep, StepLoad, StepModel};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// The sequences of a replica whose prompts have been computed.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Decoding {
     steps: u64,
     /// Steps at which answers end, and at which sums over contexts leave their lines. Entries of sequences that were preempted stay until they
     /// come up.
-    ends: BinaryHeap<Reverse<(u64, u32)>>,
+    ends: Ends,
     bends: BinaryHeap<Reverse<(u64, u32)>>,
     /// Those that have not taken part in a step yet: their last tokens came at other times.
     fresh: Vec<u32>,
@@ -26,7 +26,7 @@ impl Decoding {
         Self {
             sums: Lockstep::new(model.reaches()),
             steps: 0,
-            ends: BinaryHeap::new(),
+            ends: Ends::default(),
             bends: BinaryHeap::new(),
             fresh: Vec::new(),
             bases: Vec::new(),
@@ -55,7 +55,7 @@ impl Decoding {
         let context = sequence.context(self.steps);
         (sequence.bent_context, sequence.bent_at) = (context, self.steps);
         self.sums.add(context);
-        self.ends.push(Reverse((sequence.finish, slot)));
+        self.ends.push(sequence.finish, slot);
         self.fresh.push(slot);
         if let Some(steps) = self.sums.steps_to_bend(context) {
             sequence.bend = self.steps + steps;
@@ -88,13 +88,13 @@ impl Decoding {
 
     /// Steps until the first answer ends or a sum leaves its line; at least 1.
     pub(super) fn steps_to_event(&mut self, sequences: &Sequences<'_>) -> u64 {
-        while let Some(Reverse((step, slot))) = self.ends.peek() {
-            if sequences.at(*slot).finish == *step {
-                break;
+        let end = loop {
+            match self.ends.first() {
+                None => break u64::MAX,
+                Some((step, slot)) if sequences.at(slot).finish == step => break step,
+                Some(_) => self.ends.pop(),
             }
-            self.ends.pop();
-        }
-        let end = self.ends.peek().map_or(u64::MAX, |Reverse((step, _))| *step);
+        };
         let bend = self.bends.peek().map_or(u64::MAX, |Reverse((step, _))| *step);
         end.min(bend).saturating_sub(self.steps).max(1)
     }
@@ -142,7 +142,7 @@ impl Decoding {
     /// A sequence whose answer has ended, if there is one.
     #[inline]
     pub(super) fn next_ended(&mut self, sequences: &Sequences<'_>) -> Option<u32> {
-        while let Some(&Reverse((step, slot))) = self.ends.peek()
+        while let Some((step, slot)) = self.ends.first()
             && step <= self.steps
         {
             self.ends.pop();
@@ -151,5 +151,50 @@ impl Decoding {
             }
         }
         None
+    }
+}
+
+/// Steps at which answers end, with their sequences. Answers of one length end in the order in which they began: a queue is enough for them.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    queue: VecDeque<(u64, u32)>,
+    others: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl Ends {
+    #[inline]
+    fn push(&mut self, step: u64, slot: u32) {
+        match self.queue.back() {
+            Some((last, _)) if *last > step => self.others.push(Reverse((step, slot))),
+            _ => self.queue.push_back((step, slot)),
+        }
+    }
+
+    /// The next end.
+    #[inline]
+    fn first(&self) -> Option<(u64, u32)> {
+        let other = self.others.peek().map(|Reverse(end)| *end);
+        match (self.queue.front().copied(), other) {
+            (Some(first), Some(other)) => Some(first.min(other)),
+            (first, other) => first.or(other),
+        }
+    }
+
+    /// Takes the next end away.
+    #[inline]
+    fn pop(&mut self) {
+        match self.queue.front() {
+            Some(first) if self.others.peek().is_none_or(|Reverse(other)| first <= other) => {
+                self.queue.pop_front();
+            }
+            _ => {
+                self.others.pop();
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.queue.clear();
+        self.others.clear();
     }
 }

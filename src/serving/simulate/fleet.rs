@@ -66,6 +66,10 @@ impl<'a> Fleet<'a> {
         } else {
             self.now = due;
             self.happen(replica);
+            // What has ended leads to the next step at once, unless somebody comes at this very moment.
+            if self.due[replica] == due && self.source.next_time() + self.front_end > due && self.next_other() > due {
+                self.happen(replica);
+            }
         }
         true
     }

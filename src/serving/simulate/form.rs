@@ -1,8 +1,10 @@
 //! Which requests share the next step: the scheduling rules of engines.
 
+use super::kv::KvBlocks;
 use super::log::EventKind;
-use super::prefix::{Held, Hit};
+use super::prefix::{Held, Hit, Segment};
 use super::replica::{Plan, Replica};
+use super::rules::Rules;
 use super::sequence::Sequence;
 use super::sink::Sink;
 use crate::engine::PromptPolicy;
@@ -38,10 +40,10 @@ impl<'a> Replica<'a> {
             room -= self.compute(self.prompts[position], room, &mut load);
         }
         let whole = self.rules.prompts == PromptPolicy::Whole;
-        while !preempted && room > 0 {
-            let Some(new) = self.head_tokens() else { break };
+        while !preempted && room > 0 && self.head_may_join() {
             // Whole prompts wait for a step that has room for them, but the first one goes along anyway.
-            if whole && new > room && load.tokens() > 0.0 || !self.admit(sink) {
+            let waits = whole && load.tokens() > 0.0 && self.head_tokens() > room;
+            if waits || self.head_resumes() || !self.admit(sink) {
                 break;
             }
             let most = if whole { self.rules.budget } else { room };
@@ -62,10 +64,10 @@ impl<'a> Replica<'a> {
         for position in 0..self.prompts.len() {
             room -= self.compute(self.prompts[position], room, &mut load);
         }
-        while room > 0 {
-            let Some(new) = self.head_tokens() else { break };
+        while room > 0 && self.head_may_join() {
             // A prompt that no step holds is cut, but only where it comes first.
-            if new > room && load.tokens() > 0.0 || !self.admit(sink) {
+            let waits = load.tokens() > 0.0 && self.head_tokens() > room;
+            if waits || self.head_resumes() || !self.admit(sink) {
                 break;
             }
             room -= self.compute_last(room, &mut load);
@@ -120,7 +122,7 @@ impl<'a> Replica<'a> {
     /// Preempts until the next token of every decoding sequence has room. Whether somebody lost his place.
     fn make_room(&mut self, sink: &mut Sink<'a>) -> bool {
         let mut preempted = false;
-        while self.kv.steps_that_fit(1) == 0 && self.sequences.running() > 1 {
+        while !self.kv.has_room_for_a_step() && self.sequences.running() > 1 {
             let Some(slot) = self.waiting.victim(&self.sequences) else { break };
             self.preempt(slot, sink);
             preempted = true;
@@ -187,7 +189,7 @@ impl<'a> Replica<'a> {
 
     /// Takes the blocks for the next token of every decoding sequence, so that admissions see what is left.
     fn grow_one_step(&mut self) {
-        if self.decoding.count() > 0 && self.grown == 0 && self.kv.steps_that_fit(1) > 0 {
+        if self.decoding.count() > 0 && self.grown == 0 && self.kv.has_room_for_a_step() {
             self.kv.advance(1);
             self.grown = 1;
         }
@@ -199,42 +201,31 @@ impl<'a> Replica<'a> {
         self.starts || self.sequences.at(slot).eligible <= self.step
     }
 
-    /// Tokens that the first request that waits would have computed, if it may join.
-    fn head_tokens(&mut self) -> Option<u64> {
-        let slot = self.waiting.head().filter(|_| self.head_may_join())?;
-        let sequence = *self.sequences.at(slot);
-        if sequence.resumes {
-            return None;
-        }
-        let found = self.find(&sequence).tokens;
-        Some(sequence.to_compute() - found.max(sequence.cached_for_sure()))
+    /// Whether the cache of the first request that waits is elsewhere.
+    fn head_resumes(&self) -> bool {
+        self.waiting.head().is_some_and(|slot| self.sequences.at(slot).resumes)
     }
 
-    /// What the prefix cache has of a request; its segments are in `scratch` then.
-    fn find(&mut self, sequence: &Sequence<'_>) -> Hit {
-        if !self.rules.prefix_caching || !sequence.has_segments() {
-            self.scratch.clear();
-            return Hit::default();
-        }
-        sequence.segments(&mut self.scratch);
-        self.kv.matched(&self.scratch, sequence.to_compute())
+    /// Tokens that the first request that waits would have computed.
+    fn head_tokens(&mut self) -> u64 {
+        let Some(slot) = self.waiting.head() else { return 0 };
+        let sequence = self.sequences.at(slot);
+        let found = find(&self.rules, &self.kv, sequence, &mut self.scratch).tokens;
+        sequence.to_compute() - found.max(sequence.cached_for_sure())
     }
 
     /// Tokens of a request that the prefix cache has.
     pub(super) fn tokens_found(&mut self, sequence: &Sequence<'_>) -> u64 {
-        self.find(sequence).tokens
+        find(&self.rules, &self.kv, sequence, &mut self.scratch).tokens
     }
 
     /// Gives the first request that waits a place, if it may have one.
     fn admit(&mut self, sink: &mut Sink<'a>) -> bool {
         let Some(slot) = self.waiting.head().filter(|_| self.head_may_join()) else { return false };
-        let sequence = *self.sequences.at(slot);
-        let hit = match sequence.resumes {
-            true => Hit::default(),
-            false => self.find(&sequence),
-        };
+        let sequence = self.sequences.at(slot);
+        let hit = find(&self.rules, &self.kv, sequence, &mut self.scratch);
         let reserved = if self.rules.reserves_output { sequence.asked.output - sequence.emitted } else { 0 };
-        let tokens = sequence.to_compute() + reserved;
+        let (resumes, tokens) = (sequence.resumes, sequence.to_compute() + reserved);
         let watermark = if self.sequences.running() == 0 { 0 } else { self.rules.watermark_blocks };
         if !self.kv.fits(tokens, &hit, watermark) {
             return false;
@@ -243,9 +234,9 @@ impl<'a> Replica<'a> {
         let held = self.kv.admit(tokens, &self.scratch, &hit);
         let admitted = self.sequences.at_mut(slot);
         (admitted.held, admitted.held_tokens) = (held, tokens);
-        admitted.computed = if sequence.resumes { tokens } else { hit.tokens.max(sequence.cached_for_sure()) };
-        if !sequence.resumes {
-            if sequence.preemptions == 0 {
+        admitted.computed = if resumes { tokens } else { hit.tokens.max(admitted.cached_for_sure()) };
+        if !resumes {
+            if admitted.preemptions == 0 {
                 admitted.found = admitted.computed;
             }
             self.totals.cached_tokens += admitted.computed;
@@ -302,18 +293,18 @@ impl<'a> Replica<'a> {
 
     /// Gives back the blocks of a sequence that has left those that decode.
     pub(super) fn release(&mut self, slot: u32) {
-        let sequence = *self.sequences.at(slot);
+        let sequence = self.sequences.at_mut(slot);
+        let (held, tokens) = (std::mem::take(&mut sequence.held), std::mem::take(&mut sequence.held_tokens));
         self.scratch.clear();
-        if sequence.held != Held::default() {
+        if held != Held::default() {
             sequence.segments(&mut self.scratch);
         }
-        self.kv.release(sequence.held_tokens, &self.scratch, sequence.held);
-        let sequence = self.sequences.at_mut(slot);
-        (sequence.held, sequence.held_tokens) = (Held::default(), 0);
+        self.kv.release(tokens, &self.scratch, held);
     }
 
     fn run_prompts(&mut self, load: &StepLoad, decodes: bool) {
-        let time = self.model.cost(load).total().as_seconds() + self.swapping;
+        let time = if self.rules.stepping { self.model.cost(load).total() } else { self.model.time(load) };
+        let time = time.as_seconds() + self.swapping;
         self.plan = Plan::Prompts { decodes };
         (self.end, self.plan_steps) = (self.start + time, 1);
     }
@@ -352,4 +343,15 @@ impl<'a> Replica<'a> {
         self.decoding.add_to(&mut load);
         DecodeLine { first: self.model.cost(&load).total(), growth: Seconds::ZERO, steps: 1 }
     }
+}
+
+/// What the prefix cache has of a request; its segments are in `scratch` then.
+#[inline]
+fn find(rules: &Rules, kv: &KvBlocks, sequence: &Sequence<'_>, scratch: &mut Vec<Segment>) -> Hit {
+    scratch.clear();
+    if !rules.prefix_caching || sequence.resumes || !sequence.has_segments() {
+        return Hit::default();
+    }
+    sequence.segments(scratch);
+    kv.matched(scratch, sequence.to_compute())
 }

@@ -13,9 +13,8 @@ use growth::Growth;
 /// Every block is a sequence's own, shared by running requests, waiting to be taken in the queue of the prefix cache, or unused:
 /// `own + pinned + evictable + unused = total`. New blocks are taken from the unused ones, then from the front of that queue.
 ///
-/// A sequence [`take`](Self::take)s its blocks when it is admitted, or [`admit`](Self::admit)s with what the prefix cache has of its prompt;
-/// it may [`extend`](Self::extend) to the next chunk. When its prompt is computed it [`join`](Self::join)s those that grow by one token in
-/// every step; it [`leave`](Self::leave)s them when it is finished or preempted, and [`release`](Self::release)s all blocks of the context
+/// A sequence [`take`](Self::take)s its blocks when it is admitted, or [`admit`](Self::admit)s with what the prefix cache has of its
+/// prompt. When its prompt is computed it [`join`](Self::join)s those that grow by one token in every step; it [`leave`](Self::leave)s them when it is finished or preempted, and [`release`](Self::release)s all blocks of the context
 /// that it has by then. Whoever reserves blocks for the whole answer takes them at once and never joins.
 ///
 /// # Validity
@@ -68,16 +67,6 @@ impl KvBlocks {
         self.total.saturating_sub(self.used())
     }
 
-    /// Sequences that have blocks.
-    pub(super) const fn sequences(&self) -> u64 {
-        self.sequences
-    }
-
-    /// Prompt tokens that were looked for, and those of them that were found.
-    pub(super) const fn queried_and_hit_tokens(&self) -> (u64, u64) {
-        (self.prefix.queried_tokens(), self.prefix.hit_tokens())
-    }
-
     /// Blocks that a sequence of this context takes.
     #[inline]
     pub(super) fn blocks_of(&self, context: u64) -> u64 {
@@ -113,16 +102,6 @@ impl KvBlocks {
         held
     }
 
-    /// Blocks that a sequence of one context takes to reach a longer one.
-    pub(super) fn blocks_between(&self, from: u64, to: u64) -> u64 {
-        self.growth.blocks_of(self.tokens(to)).saturating_sub(self.growth.blocks_of(self.tokens(from)))
-    }
-
-    /// A sequence that does not grow in steps takes the blocks of a longer context: its next chunk.
-    pub(super) fn extend(&mut self, from: u64, to: u64) {
-        self.allocate(self.blocks_between(from, to));
-    }
-
     /// So many tokens of a prompt are computed: whole segments can be found by others from now on.
     pub(super) fn insert(&mut self, segments: &[Segment], held: &mut Held, computed_tokens: u64) {
         let moved = self.prefix.insert(segments, held, computed_tokens);
@@ -147,6 +126,12 @@ impl KvBlocks {
     #[inline]
     pub(super) fn steps_that_fit(&self, most: u64) -> u64 {
         self.growth.steps_that_fit(most, self.free())
+    }
+
+    /// Whether there are blocks for one more step.
+    #[inline]
+    pub(super) fn has_room_for_a_step(&self) -> bool {
+        self.growth.fits_for_sure(1, self.free()) || self.growth.steps_that_fit(1, self.free()) > 0
     }
 
     /// So many steps pass.

@@ -36,6 +36,7 @@ mod network;
 mod outcome;
 mod prefix;
 mod replica;
+mod replications;
 mod routing;
 mod rules;
 mod scaling;

@@ -132,16 +132,6 @@ impl PrefixCache {
         self.evictable
     }
 
-    /// Prompt tokens of the requests that [`pin`](Self::pin) has seen.
-    pub(super) const fn queried_tokens(&self) -> u64 {
-        self.queried_tokens
-    }
-
-    /// Of these, tokens that were there.
-    pub(super) const fn hit_tokens(&self) -> u64 {
-        self.hit_tokens
-    }
-
     /// The longest run of leading segments that are there, of which at least the last token of the prompt is computed again.
     pub(super) fn matched(&self, segments: &[Segment], prompt_tokens: u64) -> Hit {
         let mut hit = Hit { prompt_tokens, ..Hit::default() };

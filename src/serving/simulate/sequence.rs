@@ -184,11 +184,9 @@ impl<'a> Sequences<'a> {
         }
     }
 
-    pub(super) fn remove(&mut self, slot: u32) -> Sequence<'a> {
+    pub(super) fn remove(&mut self, slot: u32) {
         self.free.push(slot);
-        let sequence = self.slots[slot as usize];
         self.slots[slot as usize].finish = 0;
-        sequence
     }
 
     #[inline]

@@ -117,6 +117,10 @@ impl<'a> Simulation<'a> {
         Self { seed, ..self }
     }
 
+    pub(super) const fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Prices every step on its own, by [`StepModel::cost`], instead of leaping: the same times, more slowly.
     #[must_use]
     pub fn stepping(self) -> Self {

@@ -71,8 +71,7 @@ impl Growth {
     /// The largest number of steps, at most `most` (and 2^40), in which no more than `free` blocks are taken.
     pub(super) fn steps_that_fit(&self, most: u64, free: u64) -> u64 {
         let most = most.min(MOST_STEPS);
-        let bound = self.groups.iter().fold(0, |sum: u64, group| sum.saturating_add(group.taken_at_most(most)));
-        if bound <= free || self.taken(most) <= free {
+        if self.fits_for_sure(most, free) || self.taken(most) <= free {
             return most;
         }
         // Here it is tight, so that the number is small.
@@ -87,6 +86,12 @@ impl Growth {
             if self.taken(middle) <= free { fits = middle } else { too_many = middle }
         }
         fits
+    }
+
+    /// Whether so many steps take no more than `free` blocks, seen at a glance.
+    #[inline]
+    pub(super) fn fits_for_sure(&self, steps: u64, free: u64) -> bool {
+        self.groups.iter().fold(0, |sum: u64, group| sum.saturating_add(group.taken_at_most(steps))) <= free
     }
 
     /// So many steps pass; returns the blocks that were taken in them.

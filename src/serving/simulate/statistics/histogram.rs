@@ -61,7 +61,7 @@ impl Histogram {
 
     /// Counts a duration several times.
     pub fn record_many(&mut self, seconds: f64, count: u64) {
-        if count == 0 {
+        if self.record_in_one_bin(seconds, 0.0, 1, count) || count == 0 {
             return;
         }
         let seconds = within_limits(seconds);
@@ -77,7 +77,7 @@ impl Histogram {
     /// # Formula
     /// The sum is `each (steps first_s + growth_s steps (steps - 1) / 2)`.
     pub fn record_line(&mut self, first_s: f64, growth_s: f64, steps: u64, each: u64) {
-        if steps == 0 || each == 0 {
+        if self.record_in_one_bin(first_s, growth_s, steps, each) || steps == 0 || each == 0 {
             return;
         }
         let first = within_limits(first_s);
@@ -90,6 +90,25 @@ impl Histogram {
         } else {
             self.add_line(low, (high - low) / (steps - 1) as f64, steps, each);
         }
+    }
+
+    /// The usual case: all of them lie in one bin that is there already.
+    #[inline]
+    fn record_in_one_bin(&mut self, first_s: f64, growth_s: f64, steps: u64, each: u64) -> bool {
+        let last_s = first_s + growth_s * steps.wrapping_sub(1) as f64;
+        let (low, high) = if growth_s >= 0.0 { (first_s, last_s) } else { (last_s, first_s) };
+        let bin = (low.to_bits() >> SHIFT).wrapping_sub(BASE + self.first_bin as u64);
+        let one = steps > 0 && low >= SMALLEST_S && low.to_bits() >> SHIFT == high.to_bits() >> SHIFT;
+        let Some(sum) = self.counts.get_mut(bin as usize).filter(|_| one) else { return false };
+        let count = steps.wrapping_mul(each);
+        *sum = sum.wrapping_add(count);
+        self.count = self.count.wrapping_add(count);
+        self.sum_s += 0.5 * (low + high) * count as f64;
+        if each > 0 {
+            self.min_s = self.min_s.min(low);
+            self.max_s = self.max_s.max(high);
+        }
+        true
     }
 
     /// Adds everything that another histogram counted.
