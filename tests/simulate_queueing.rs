@@ -17,7 +17,7 @@ const HALF_WIDTHS: f64 = 2.0;
 
 /// A model of 2 GB, without a cache, on a device of this bandwidth and peak, with the textbook engine.
 fn model(tb_per_second: f64, tflops_per_second: f64) -> StepModel {
-    let model = Model::from_totals("1B", Totals::dense(1_000_000_000, 16.0, Bytes::ZERO));
+    let model = Model::from_totals("1B", Totals::dense(500_000_000, 16.0, Bytes::ZERO));
     let bandwidth = BytesPerSecond::from_tb_per_second(tb_per_second);
     let peak = FlopsPerSecond::from_tflops_per_second(tflops_per_second);
     let device = Device::from_specs("device", Bytes::from_gb(100.0), bandwidth, peak).unwrap();
@@ -121,7 +121,7 @@ fn constant_prompts_with_one_place_are_m_d_1() {
     let simulation = Simulation::new(&model).with_settings(places(1));
     for rho in [0.3, 0.6, 0.8] {
         let theory = Md1::new(rho / service, service).unwrap();
-        let outcomes = runs(&simulation, &poisson(rho / service, &lengths), 1_000_000);
+        let outcomes = runs(&simulation, &poisson(rho / service, &lengths), 500_000);
         let what = |name: &str| format!("M/D/1 {rho} {name}");
         assert_agree(&what("wait"), &outcomes, |outcome| queue(outcome).mean, theory.mean_wait(), 0.0);
         assert_agree(&what("TTFT"), &outcomes, |outcome| ttft(outcome).mean, theory.mean_sojourn(), 0.0);
@@ -198,7 +198,7 @@ fn random_prompts_with_one_place_are_m_g_1() {
         let simulation = Simulation::new(&model).with_settings(places(1));
         for rho in [0.4, 0.75] {
             let theory = Mg1::new(rho / mean, service).unwrap();
-            let outcomes = runs(&simulation, &poisson(rho / mean, &lengths), 1_000_000);
+            let outcomes = runs(&simulation, &poisson(rho / mean, &lengths), 500_000);
             let what = format!("M/G/1 {name} {rho}");
             assert_agree(&format!("{what} wait"), &outcomes, |outcome| queue(outcome).mean, theory.mean_wait(), 0.0);
             assert_agree(&format!("{what} TTFT"), &outcomes, |outcome| ttft(outcome).mean, theory.mean_sojourn(), 0.0);
@@ -215,7 +215,7 @@ fn exponential_answers_with_one_place_are_m_m_1() {
     let simulation = Simulation::new(&model).with_settings(places(1));
     for rho in [0.5, 0.7] {
         let theory = Mm1::new(rho / service, service).unwrap();
-        let outcomes = runs(&simulation, &poisson(rho / service, &lengths), 1_000_000);
+        let outcomes = runs(&simulation, &poisson(rho / service, &lengths), 500_000);
         let what = |name: &str| format!("M/M/1 {rho} {name}");
         // Answers are whole numbers of tokens: their variance is that of the exponential up to a few 10^-4.
         let slack = 1e-3 * theory.mean_sojourn();
@@ -333,7 +333,7 @@ fn routers_are_the_queues_of_theory() {
     let rate = 2.0 * 0.8 / service;
     let simulation = Simulation::new(&model).with_replicas(2).with_settings(places(1));
     let outcomes =
-        |routing: Routing| runs(&simulation.clone().with_routing(routing), &poisson(rate, &lengths), 1_000_000);
+        |routing: Routing| runs(&simulation.clone().with_routing(routing), &poisson(rate, &lengths), 500_000);
     let random = Md1::new(rate / 2.0, service).unwrap().mean_wait();
     assert_agree("random", &outcomes(Routing::Random), |outcome| queue(outcome).mean, random, 0.0);
     let in_turn = Mdc::new(rate, service, 2).unwrap().mean_wait();

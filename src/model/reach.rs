@@ -154,10 +154,11 @@ impl Reach {
         }
     }
 
-    /// Tokens that an entry stands for.
-    pub(crate) fn tokens_per_entry(self) -> f64 {
+    /// Entries that stand for a token: less than one where they are compressed.
+    #[inline]
+    pub(crate) fn entries_per_token(self) -> f64 {
         match self {
-            Self::Selected { ratio, .. } => tokens_per_entry(ratio),
+            Self::Selected { ratio, .. } => 1.0 / tokens_per_entry(ratio),
             _ => 1.0,
         }
     }

@@ -55,3 +55,9 @@ pub fn smallest_where(low: u64, high: u64, mut holds: impl FnMut(u64) -> bool) -
         Some(last) => Some(last + 1),
     }
 }
+
+/// A count as a float: one instruction, where the full range of `u64` takes many. Counts are below 2^63.
+#[inline]
+pub(crate) const fn float(count: u64) -> f64 {
+    count as i64 as f64
+}

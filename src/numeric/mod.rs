@@ -9,6 +9,7 @@ mod line;
 mod root;
 
 pub use error::NumericError;
+pub(crate) use integer::float;
 pub use integer::{largest_where, smallest_where};
 pub use line::{Line, fit_line};
 pub use root::{Tolerance, find_root, find_root_above};

@@ -2,6 +2,7 @@
 
 use super::lockstep::Lockstep;
 use crate::model::Reaches;
+use crate::numeric::float;
 
 /// Sums over the sequences of one phase that attention work follows from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,10 +114,10 @@ impl StepLoad {
 
     /// Adds sequences that decode in lockstep, one token each.
     pub fn add_lockstep(&mut self, batch: &Lockstep) {
-        let sequences = batch.sequences() as f64;
+        let sequences = float(batch.sequences());
         self.decode.tokens += sequences;
         self.decode.sequences += sequences;
-        self.decode.cached += batch.cached() as f64;
+        self.decode.cached += float(batch.cached());
         for index in 0..self.reaches.as_slice().len() {
             let (entries, _) = batch.entries(index);
             self.decode.pairs[index] += entries;

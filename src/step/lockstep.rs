@@ -2,6 +2,7 @@
 
 use super::model::StepModel;
 use crate::model::{Reach, Reaches};
+use crate::numeric::float;
 use crate::units::Seconds;
 
 /// Sequences of different contexts that each decode one token per step, as sums: what attention reads and how it grows.
@@ -104,8 +105,8 @@ impl Lockstep {
     /// Entries that the next step reads for a reach, and by how much that grows from step to step.
     #[inline]
     pub(super) fn entries(&self, index: usize) -> (f64, f64) {
-        let per_entry = self.reaches.as_slice().get(index).map_or(1.0, |reach| reach.tokens_per_entry());
-        (self.attended[index] as f64 / per_entry, self.growing[index] as f64 / per_entry)
+        let per_token = self.reaches.as_slice().get(index).map_or(1.0, |reach| reach.entries_per_token());
+        (float(self.attended[index]) * per_token, float(self.growing[index]) * per_token)
     }
 }
 
@@ -114,8 +115,8 @@ impl Lockstep {
 pub struct DecodeBase {
     /// Its time.
     pub time: Seconds,
-    /// Micro-batches that the sequences are split into.
-    micro_batches: f64,
+    /// One over the micro-batches that the sequences are split into.
+    per_batch: f64,
     /// Time with unequal stages over that with equal ones.
     stage_loss: f64,
 }
@@ -140,7 +141,7 @@ impl DecodeLine {
     /// Time of the first `steps` steps together: `k first + growth k (k - 1) / 2`.
     #[inline]
     pub fn total(&self, steps: u64) -> Seconds {
-        let count = steps as f64;
+        let count = float(steps);
         self.first * count + self.growth * (0.5 * count * (count - 1.0))
     }
 
@@ -175,7 +176,7 @@ impl StepModel {
         let mut load = self.load();
         load.add_decode(0, 1, sequences as f64 / micro_batches);
         let time = self.cost_without_decode_attention(&load).total() * stage_loss;
-        DecodeBase { time, micro_batches, stage_loss }
+        DecodeBase { time, per_batch: micro_batches.recip(), stage_loss }
     }
 
     /// The times of the next decode steps of a batch, until it changes; `base` must be that of as many sequences.
@@ -186,12 +187,12 @@ impl StepModel {
     #[inline]
     pub fn decode_line(&self, base: &DecodeBase, batch: &Lockstep) -> DecodeLine {
         let (mut first, mut growth, mut steps) = (0.0, 0.0, u64::MAX);
-        let per_batch = base.micro_batches.recip();
-        let tokens = batch.sequences as f64 * per_batch;
+        let per_batch = base.per_batch;
+        let tokens = float(batch.sequences) * per_batch;
         let priced = self.priced_decode(tokens);
         for term in &priced.decode_attention {
             let (entries, grown) = batch.entries(term.reach);
-            let line = term.line(tokens, batch.cached as f64 * per_batch, entries * per_batch, grown * per_batch);
+            let line = term.line(tokens, float(batch.cached) * per_batch, entries * per_batch, grown * per_batch);
             first += line.first;
             growth += line.growth;
             steps = steps.min(line.steps);

@@ -89,7 +89,7 @@ impl<'a> Fleet<'a> {
 
     fn bring_up(&mut self, index: usize) {
         if !self.replicas[index].is_up {
-            self.replicas[index].is_up = true;
+            self.replicas[index].bring_up(self.now);
             self.controls.set_up(self.controls.up + 1, self.now);
             self.sink.log_replica(self.now, index as u32, EventKind::ReplicaUp);
             self.rescue();
@@ -98,7 +98,7 @@ impl<'a> Fleet<'a> {
 
     fn take_down(&mut self, index: usize) {
         if self.replicas[index].is_up {
-            self.replicas[index].is_up = false;
+            (self.replicas[index].is_up, self.replicas[index].down_since) = (false, self.now);
             self.controls.set_up(self.controls.up - 1, self.now);
             self.sink.log_replica(self.now, index as u32, EventKind::ReplicaDown);
         }
@@ -124,6 +124,8 @@ impl<'a> Fleet<'a> {
         let totals = self.totals();
         let passed = totals - self.controls.last;
         self.controls.last = totals;
+        let now = self.now;
+        self.replicas.iter_mut().for_each(|replica| replica.catch_up(now));
         let on = || self.replicas.iter().filter(|replica| replica.is_up);
         let blocks: u64 = on().map(|replica| replica.kv.total()).sum();
         let used: u64 = on().map(|replica| replica.kv.used()).sum();

@@ -61,7 +61,7 @@ impl<'a> Fleet<'a> {
                 return false;
             }
             self.arrive(arrival);
-        } else if other <= due {
+        } else if other < due || other == due && self.controls.next() > other {
             return self.do_other(other);
         } else {
             self.now = due;
@@ -105,7 +105,7 @@ impl<'a> Fleet<'a> {
 
     /// Brings a request to a replica that computes prompts.
     pub(super) fn send(&mut self, sequence: Sequence<'a>) {
-        match self.router.choose(&mut self.replicas, self.entry.clone(), &sequence) {
+        match self.router.choose(&mut self.replicas, self.entry.clone(), &sequence, self.now) {
             Some(index) => self.queue(index, sequence),
             None => self.stranded.push_back(sequence),
         }
@@ -155,7 +155,7 @@ impl<'a> Fleet<'a> {
 
     /// A cache has arrived: its request goes on at a replica that decodes.
     fn go_on(&mut self, sequence: Sequence<'a>) {
-        match self.decode_router.choose(&mut self.replicas, self.decode.clone(), &sequence) {
+        match self.decode_router.choose(&mut self.replicas, self.decode.clone(), &sequence, self.now) {
             Some(index) => {
                 self.sink.log(self.now, index as u32, sequence.asked.id, EventKind::Transferred);
                 self.queue(index, Sequence { resumes: true, ..sequence });
@@ -178,7 +178,7 @@ impl<'a> Fleet<'a> {
         for replica in &mut self.replicas {
             sum = sum + replica.totals_at(self.now);
         }
-        sum.available_s = self.controls.available_until(self.now);
+        sum.available_s += self.controls.available_until(self.now);
         Totals { time_s: self.now, arrived: self.arrived, ..sum }
     }
 }

@@ -31,7 +31,7 @@ impl<'a> Replica<'a> {
             self.resume(sink);
         }
         if self.prompts.is_empty() && (preempted || !self.head_may_join()) {
-            return self.leap();
+            return self.leap(preempted);
         }
         self.grow_one_step();
         let mut load = self.model.load();
@@ -50,7 +50,7 @@ impl<'a> Replica<'a> {
             room = room.saturating_sub(self.compute_last(most, &mut load));
         }
         if load.tokens() == 0.0 {
-            return self.leap();
+            return self.leap(preempted);
         }
         self.decoding.add_to(&mut load);
         self.run_prompts(&load, true);
@@ -75,8 +75,8 @@ impl<'a> Replica<'a> {
         if load.tokens() > 0.0 {
             return self.run_prompts(&load, false);
         }
-        self.make_room(sink);
-        self.leap();
+        let preempted = self.make_room(sink);
+        self.leap(preempted);
     }
 
     /// Everybody who waits and has room up to the longest answer, together (static batching).
@@ -91,7 +91,7 @@ impl<'a> Replica<'a> {
         }
         match load.tokens() > 0.0 {
             true => self.run_prompts(&load, false),
-            false => self.leap(),
+            false => self.leap(false),
         }
     }
 
@@ -114,6 +114,7 @@ impl<'a> Replica<'a> {
             let sequence = self.sequences.at_mut(slot);
             sequence.held_tokens = sequence.asked.prompt + longest;
             sequence.computed = sequence.cached_for_sure();
+            self.totals.cached_tokens += sequence.computed;
             self.kv.take(sequence.held_tokens);
             self.prompts.push_back(slot);
         }
@@ -225,9 +226,15 @@ impl<'a> Replica<'a> {
         let sequence = self.sequences.at(slot);
         let hit = find(&self.rules, &self.kv, sequence, &mut self.scratch);
         let reserved = if self.rules.reserves_output { sequence.asked.output - sequence.emitted } else { 0 };
-        let (resumes, tokens) = (sequence.resumes, sequence.to_compute() + reserved);
+        let (resumes, first) = (sequence.resumes, sequence.admitted < 0.0);
+        let tokens = sequence.to_compute() + reserved;
         let watermark = if self.sequences.running() == 0 { 0 } else { self.rules.watermark_blocks };
-        if !self.kv.fits(tokens, &hit, watermark) {
+        // Whoever resumes decodes in this step, as all the others do.
+        let (needed, ahead) = match resumes && !self.rules.reserves_output {
+            true => (tokens + 1, self.kv.next_step_blocks()),
+            false => (tokens, 0),
+        };
+        if !self.kv.fits(needed, &hit, watermark + ahead) {
             return false;
         }
         self.take_head(sink);
@@ -236,7 +243,7 @@ impl<'a> Replica<'a> {
         (admitted.held, admitted.held_tokens) = (held, tokens);
         admitted.computed = if resumes { tokens } else { hit.tokens.max(admitted.cached_for_sure()) };
         if !resumes {
-            if admitted.preemptions == 0 {
+            if first {
                 admitted.found = admitted.computed;
             }
             self.totals.cached_tokens += admitted.computed;
@@ -252,7 +259,7 @@ impl<'a> Replica<'a> {
         let (start, index) = (self.start, self.index);
         let sequence = self.sequences.at_mut(slot);
         if sequence.admitted < 0.0 {
-            sequence.admitted = start;
+            (sequence.admitted, sequence.found) = (start, sequence.cached_for_sure());
         }
         sink.log(start, index, sequence.asked.id, EventKind::Admitted);
     }
@@ -310,14 +317,15 @@ impl<'a> Replica<'a> {
     }
 
     /// Decode steps until something happens: an answer ends, sums leave their lines, another limit decides, blocks run out, somebody may join.
-    fn leap(&mut self) {
+    fn leap(&mut self, preempted: bool) {
         if self.decoding.count() == 0 {
             (self.plan, self.end) = (Plan::Idle, f64::INFINITY);
             return;
         }
         let mut line = self.next_steps();
         let mut steps = line.steps.min(self.decoding.steps_to_event(&self.sequences));
-        if self.swapping > 0.0 || self.rules.stepping {
+        // What was taken away may be enough for whoever waits, before the next step.
+        if preempted || self.swapping > 0.0 || self.rules.stepping {
             steps = 1;
         }
         line.first += Seconds::from_seconds(self.swapping);

@@ -134,6 +134,11 @@ impl KvBlocks {
         self.growth.fits_for_sure(1, self.free()) || self.growth.steps_that_fit(1, self.free()) > 0
     }
 
+    /// Blocks that all sequences that grow take in the next step.
+    pub(super) fn next_step_blocks(&self) -> u64 {
+        self.growth.taken(1)
+    }
+
     /// So many steps pass.
     #[inline]
     pub(super) fn advance(&mut self, steps: u64) {

@@ -13,6 +13,7 @@ use super::sink::{Handoff, Sink};
 use super::statistics::Totals;
 use super::waiting::Waiting;
 use crate::engine::PromptPolicy;
+use crate::numeric::float;
 use crate::step::{DecodeLine, StepModel};
 use crate::units::Seconds;
 use std::collections::VecDeque;
@@ -76,8 +77,11 @@ pub(super) struct Replica<'a> {
     /// Until when waiting requests are counted in the totals.
     pub(super) waiting_until: f64,
     pub(super) scratch: Vec<Segment>,
-    /// Whether it takes requests.
+    /// Whether it takes requests, and since when it does not.
     pub(super) is_up: bool,
+    pub(super) down_since: f64,
+    /// Until when blocks in use are counted in the totals, within a plan.
+    pub(super) caught_up: f64,
 }
 
 impl<'a> Replica<'a> {
@@ -108,6 +112,8 @@ impl<'a> Replica<'a> {
             waiting_until: 0.0,
             scratch: Vec::new(),
             is_up: true,
+            down_since: 0.0,
+            caught_up: 0.0,
         }
     }
 
@@ -172,8 +178,9 @@ impl<'a> Replica<'a> {
 
     fn finish_leap(&mut self, line: DecodeLine, sink: &mut Sink<'a>) {
         let steps = self.plan_steps;
-        self.kv.advance(steps - self.grown);
-        self.count_time(self.end - self.start, steps);
+        let before = self.kv.used();
+        self.kv.advance(steps.saturating_sub(self.grown));
+        self.count_time(self.end, steps, before);
         let (first, growth) = (line.first.as_seconds(), line.growth.as_seconds());
         self.emit(self.start + first, first, growth, steps, sink);
         self.decoding.advance(&mut self.sequences, steps);
@@ -185,7 +192,7 @@ impl<'a> Replica<'a> {
 
     fn finish_prompts(&mut self, decodes: bool, sink: &mut Sink<'a>) {
         let time = self.end - self.start;
-        self.count_time(time, 1);
+        self.count_time(self.end, 1, self.kv.used());
         if decodes && self.decoding.count() > 0 {
             self.emit(self.end, time, 0.0, 1, sink);
             self.decoding.advance(&mut self.sequences, 1);
@@ -336,22 +343,56 @@ impl<'a> Replica<'a> {
         self.waiting_until = self.waiting_until.max(now);
     }
 
-    fn count_time(&mut self, time: f64, steps: u64) {
-        self.totals.running += self.sequences.running() as f64 * time;
-        self.totals.kv_blocks += self.kv.used() as f64 * time;
+    /// Counts the plan up to a moment, with so many blocks in use at its start.
+    fn count_time(&mut self, until: f64, steps: u64, blocks: u64) {
+        let time = until - self.start;
+        self.totals.running += float(self.sequences.running()) * time;
+        let blocks = 0.5 * float(blocks + self.kv.used());
+        self.totals.kv_blocks += blocks * (until - self.start.max(self.caught_up)).max(0.0);
         self.totals.busy_s += time;
         self.totals.steps += steps;
+        // Whoever still works on what it has is there, too.
+        if !self.is_up {
+            self.totals.available_s += (until - self.start.max(self.down_since)).max(0.0);
+        }
+    }
+
+    /// It takes requests again: until now it was there only for those that it had.
+    pub(super) fn bring_up(&mut self, now: f64) {
+        if matches!(self.plan, Plan::Leap(_) | Plan::Prompts { .. }) {
+            self.totals.available_s += (now - self.start.max(self.down_since)).max(0.0);
+        }
+        self.is_up = true;
+    }
+
+    /// Blocks are taken for the steps of a leap that have begun by now.
+    pub(super) fn catch_up(&mut self, now: f64) {
+        let Plan::Leap(line) = self.plan else { return };
+        let begun = (line.step_at(Seconds::from_seconds(now - self.start)) + 1).min(self.plan_steps);
+        if begun > self.grown {
+            let before = self.kv.used();
+            self.kv.advance(begun - self.grown);
+            self.grown = begun;
+            let blocks = 0.5 * float(before + self.kv.used());
+            self.totals.kv_blocks += blocks * (now - self.start.max(self.caught_up));
+            self.caught_up = now;
+        }
     }
 
     /// Totals up to a moment within the plan.
     pub(super) fn totals_at(&mut self, now: f64) -> Totals {
         self.count_waiting(now);
+        self.catch_up(now);
         let mut totals = self.totals;
         if matches!(self.plan, Plan::Leap(_) | Plan::Prompts { .. }) && now > self.start {
-            let time = now.min(self.end) - self.start;
-            totals.running += self.sequences.running() as f64 * time;
-            totals.kv_blocks += self.kv.used() as f64 * time;
+            let until = now.min(self.end);
+            let time = until - self.start;
+            totals.running += float(self.sequences.running()) * time;
+            totals.kv_blocks += float(self.kv.used()) * (until - self.start.max(self.caught_up)).max(0.0);
             totals.busy_s += time;
+            if !self.is_up {
+                totals.available_s += (until - self.start.max(self.down_since)).max(0.0);
+            }
             if let Plan::Leap(line) = self.plan {
                 let steps = line.step_at(Seconds::from_seconds(time)).min(self.plan_steps);
                 totals.output_tokens += steps * self.useful();

@@ -48,6 +48,7 @@ impl Router {
         replicas: &mut [Replica<'_>],
         among: Range<usize>,
         sequence: &Sequence<'_>,
+        now: f64,
     ) -> Option<usize> {
         let up = |replicas: &[Replica<'_>], index: &usize| replicas[*index].is_up;
         match self.routing {
@@ -65,6 +66,7 @@ impl Router {
             }
             Routing::LeastLoaded => least_loaded(replicas, among),
             Routing::PrefixAffinity => {
+                replicas.iter_mut().for_each(|replica| replica.catch_up(now));
                 let least = least_loaded(replicas, among.clone())?;
                 let most = replicas[least].requests() * 2 + Routing::AFFINITY_SLACK;
                 let (mut best, mut found) = (least, replicas[least].tokens_found(sequence));

@@ -106,7 +106,7 @@ impl Growth {
     }
 
     /// Blocks that the next steps take.
-    fn taken(&self, steps: u64) -> u64 {
+    pub(super) fn taken(&self, steps: u64) -> u64 {
         self.groups.iter().fold(0, |sum, group| sum.saturating_add(group.taken(self.step, steps)))
     }
 }

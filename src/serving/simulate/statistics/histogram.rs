@@ -1,5 +1,6 @@
 //! Durations counted in bins of equal relative width.
 
+use crate::numeric::float;
 use crate::serving::metrics::Percentiles;
 use crate::units::Seconds;
 
@@ -95,7 +96,7 @@ impl Histogram {
     /// The usual case: all of them lie in one bin that is there already.
     #[inline]
     fn record_in_one_bin(&mut self, first_s: f64, growth_s: f64, steps: u64, each: u64) -> bool {
-        let last_s = first_s + growth_s * steps.wrapping_sub(1) as f64;
+        let last_s = first_s + growth_s * (float(steps) - 1.0);
         let (low, high) = if growth_s >= 0.0 { (first_s, last_s) } else { (last_s, first_s) };
         let bin = (low.to_bits() >> SHIFT).wrapping_sub(BASE + self.first_bin as u64);
         let one = steps > 0 && low >= SMALLEST_S && low.to_bits() >> SHIFT == high.to_bits() >> SHIFT;
@@ -103,7 +104,7 @@ impl Histogram {
         let count = steps.wrapping_mul(each);
         *sum = sum.wrapping_add(count);
         self.count = self.count.wrapping_add(count);
-        self.sum_s += 0.5 * (low + high) * count as f64;
+        self.sum_s += 0.5 * (low + high) * float(count);
         if each > 0 {
             self.min_s = self.min_s.min(low);
             self.max_s = self.max_s.max(high);
