@@ -70,6 +70,8 @@
 //!   engine profiles to them.
 //! - [`request`]: unloaded requests; [`memory`]: what fits; [`text`] and [`delivery`]: what the reader notices.
 //! - [`speculative`]: a drafter beside the target; when it pays, by how much, with how many draft tokens.
+//! - [`serving`]: many requests at once, as a steady state in closed form; [`serving::simulate`] (feature `random`, on by default) serves
+//!   every request of a workload or a trace instead.
 //!
 //! Where each number comes from is part of the answer: profiles name their sources, and every estimate lists its assumptions.
 //! `docs/theory.md` has every formula with its source, `docs/architecture.md` the map of the code.
@@ -78,7 +80,8 @@
 //!
 //! 1. *Totals*: parameters, bits, GB/s. [`model::Totals`] with [`hardware::Device::from_specs`].
 //! 2. *Architecture*: every operator of every layer, from the catalog or an imported file. The example above.
-//! 3. *Load*: many requests at once, as [`step::StepLoad`]s: prompt chunks and decode tokens mixed in one step.
+//! 3. *Load*: many requests at once, as [`step::StepLoad`]s: prompt chunks and decode tokens mixed in one step. [`serving::Server`] has their
+//!    steady state, [`serving::simulate::Simulation`] what becomes of each of them.
 
 #![forbid(unsafe_code)]
 

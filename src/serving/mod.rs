@@ -1,4 +1,4 @@
-//! Serving under load: many requests at once, in steady state.
+//! Serving under load: many requests at once, in steady state or one by one.
 //!
 //! An unloaded latency is not what users see. [`Server`] is one replica with requests of some lengths; it answers what happens at a rate
 //! ([`Server::open_loop`]), with a number of clients ([`Server::closed_loop`]) or with more requests than can run ([`Server::offline`]).
@@ -24,7 +24,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A published table is something else: its client starts with a burst ([`BenchmarkClient`]). Formulas: docs/theory.md, section 22.
+//! A published table is something else: its client starts with a burst ([`BenchmarkClient`]). Bursts, traces, full caches, priorities and outages
+//! are for the simulation ([`simulate`]), which serves every request by the same rules. Formulas: docs/theory.md, section 22.
 
 mod backlog;
 mod capacity;

@@ -8,6 +8,7 @@ use super::replica::{Plan, Replica};
 use super::scaling::{Autoscaler, Control, FleetView, Outage};
 use super::sequence::{Sequence, Sequences};
 use super::sink::Sink;
+use super::speculating::Speculating;
 use super::statistics::Totals;
 use super::waiting::Waiting;
 use crate::units::Seconds;
@@ -189,6 +190,7 @@ impl<'a> Replica<'a> {
         self.waiting = Waiting::new(self.rules.order);
         self.prompts.clear();
         self.decoding = Decoding::new(self.model);
+        self.speculating.iter_mut().for_each(Speculating::clear);
         self.kv = KvBlocks::new(&self.rules.pool);
         self.batch.clear();
         (self.batch_left, self.decoding_on) = (0, 0);

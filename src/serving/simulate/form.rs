@@ -7,6 +7,7 @@ use super::replica::{Plan, Replica};
 use super::rules::Rules;
 use super::sequence::Sequence;
 use super::sink::Sink;
+use super::speculating::Speculating;
 use crate::engine::PromptPolicy;
 use crate::step::{DecodeLine, StepLoad};
 use crate::units::Seconds;
@@ -35,7 +36,8 @@ impl<'a> Replica<'a> {
         }
         self.grow_one_step();
         let mut load = self.model.load();
-        let mut room = self.rules.budget.saturating_sub(self.decoding.count());
+        let each = self.speculating.as_ref().map_or(1, Speculating::verified);
+        let mut room = self.rules.budget.saturating_sub(self.decoders() * each);
         for position in 0..self.prompts.len() {
             room -= self.compute(self.prompts[position], room, &mut load);
         }
@@ -52,8 +54,8 @@ impl<'a> Replica<'a> {
         if load.tokens() == 0.0 {
             return self.leap(preempted);
         }
-        self.decoding.add_to(&mut load);
-        self.run_prompts(&load, true);
+        self.add_decoders(&mut load);
+        self.run_step(&load, true);
     }
 
     /// Prompts in steps of their own as long as there are some (vLLM V0, SGLang), decode steps else.
@@ -73,7 +75,7 @@ impl<'a> Replica<'a> {
             room -= self.compute_last(room, &mut load);
         }
         if load.tokens() > 0.0 {
-            return self.run_prompts(&load, false);
+            return self.run_step(&load, false);
         }
         let preempted = self.make_room(sink);
         self.leap(preempted);
@@ -90,7 +92,7 @@ impl<'a> Replica<'a> {
             room -= self.compute(self.prompts[position], room, &mut load);
         }
         match load.tokens() > 0.0 {
-            true => self.run_prompts(&load, false),
+            true => self.run_step(&load, false),
             false => self.leap(false),
         }
     }
@@ -123,12 +125,19 @@ impl<'a> Replica<'a> {
     /// Preempts until the next token of every decoding sequence has room. Whether somebody lost his place.
     fn make_room(&mut self, sink: &mut Sink<'a>) -> bool {
         let mut preempted = false;
-        while !self.kv.has_room_for_a_step() && self.sequences.running() > 1 {
+        while !self.has_room_for_a_step() && self.sequences.running() > 1 {
             let Some(slot) = self.waiting.victim(&self.sequences) else { break };
             self.preempt(slot, sink);
             preempted = true;
         }
         preempted
+    }
+
+    fn has_room_for_a_step(&self) -> bool {
+        match &self.speculating {
+            Some(speculating) => self.rules.reserves_output || speculating.has_room(&self.sequences, &self.kv),
+            None => self.kv.has_room_for_a_step(),
+        }
     }
 
     fn preempt(&mut self, slot: u32, sink: &mut Sink<'a>) {
@@ -309,18 +318,32 @@ impl<'a> Replica<'a> {
         self.kv.release(tokens, &self.scratch, held);
     }
 
-    fn run_prompts(&mut self, load: &StepLoad, decodes: bool) {
+    fn add_decoders(&self, load: &mut StepLoad) {
+        match &self.speculating {
+            Some(speculating) => speculating.add_to(load),
+            None => self.decoding.add_to(load),
+        }
+    }
+
+    /// A step on its own: one with prompts, or a cycle of speculative decoding.
+    fn run_step(&mut self, load: &StepLoad, decodes: bool) {
         let time = if self.rules.stepping { self.model.cost(load).total() } else { self.model.time(load) };
-        let time = time.as_seconds() + self.swapping;
+        let around = self.speculating.as_ref().filter(|speculating| decodes && speculating.count() > 0);
+        let time = time.as_seconds() + self.swapping + around.map_or(0.0, Speculating::around);
         self.plan = Plan::Prompts { decodes };
         (self.end, self.plan_steps) = (self.start + time, 1);
     }
 
     /// Decode steps until something happens: an answer ends, sums leave their lines, another limit decides, blocks run out, somebody may join.
     fn leap(&mut self, preempted: bool) {
-        if self.decoding.count() == 0 {
+        if self.decoders() == 0 {
             (self.plan, self.end) = (Plan::Idle, f64::INFINITY);
             return;
+        }
+        if self.speculating.is_some() {
+            let mut load = self.model.load();
+            self.add_decoders(&mut load);
+            return self.run_step(&load, true);
         }
         let mut line = self.next_steps();
         let mut steps = line.steps.min(self.decoding.steps_to_event(&self.sequences));

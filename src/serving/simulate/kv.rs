@@ -102,6 +102,16 @@ impl KvBlocks {
         held
     }
 
+    /// Blocks that a sequence of one context takes to reach a longer one.
+    pub(super) fn blocks_between(&self, from: u64, to: u64) -> u64 {
+        self.growth.blocks_of(self.tokens(to)).saturating_sub(self.growth.blocks_of(self.tokens(from)))
+    }
+
+    /// A sequence that does not grow in steps takes the blocks of a longer context.
+    pub(super) fn extend(&mut self, from: u64, to: u64) {
+        self.allocate(self.blocks_between(from, to));
+    }
+
     /// So many tokens of a prompt are computed: whole segments can be found by others from now on.
     pub(super) fn insert(&mut self, segments: &[Segment], held: &mut Held, computed_tokens: u64) {
         let moved = self.prefix.insert(segments, held, computed_tokens);

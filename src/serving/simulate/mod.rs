@@ -44,6 +44,7 @@ mod sequence;
 mod simulation;
 mod sink;
 mod source;
+mod speculating;
 mod statistics;
 mod waiting;
 

@@ -10,6 +10,7 @@ use super::prefix::Segment;
 use super::rules::Rules;
 use super::sequence::{Sequence, Sequences};
 use super::sink::{Handoff, Sink};
+use super::speculating::Speculating;
 use super::statistics::Totals;
 use super::waiting::Waiting;
 use crate::engine::PromptPolicy;
@@ -53,6 +54,8 @@ pub(super) struct Replica<'a> {
     /// Running sequences whose prompts are being computed, in the order of their admission.
     pub(super) prompts: VecDeque<u32>,
     pub(super) decoding: Decoding,
+    /// In place of it with speculative decoding.
+    pub(super) speculating: Option<Speculating<'a>>,
     pub(super) kv: KvBlocks,
     pub(super) plan: Plan,
     /// When the plan began, when it ends, how many steps it has.
@@ -94,6 +97,7 @@ impl<'a> Replica<'a> {
             waiting: Waiting::new(rules.order),
             prompts: VecDeque::new(),
             decoding: Decoding::new(model),
+            speculating: None,
             kv: KvBlocks::new(&rules.pool),
             rules,
             plan: Plan::Idle,
@@ -193,7 +197,9 @@ impl<'a> Replica<'a> {
     fn finish_prompts(&mut self, decodes: bool, sink: &mut Sink<'a>) {
         let time = self.end - self.start;
         self.count_time(self.end, 1, self.kv.used());
-        if decodes && self.decoding.count() > 0 {
+        if decodes && self.speculating.is_some() {
+            self.end_cycle(sink);
+        } else if decodes && self.decoding.count() > 0 {
             self.emit(self.end, time, 0.0, 1, sink);
             self.decoding.advance(&mut self.sequences, 1);
             self.last_decode = self.end;
@@ -263,6 +269,9 @@ impl<'a> Replica<'a> {
     }
 
     pub(super) fn decode_from_now(&mut self, slot: u32) {
+        if let Some(speculating) = &mut self.speculating {
+            return speculating.join(&mut self.sequences, slot);
+        }
         self.decoding.join(&mut self.sequences, slot);
         if !self.rules.reserves_output {
             self.kv.join(self.sequences.at(slot).held_tokens);
@@ -276,8 +285,14 @@ impl<'a> Replica<'a> {
         }
     }
 
+    /// Sequences that decode.
+    #[inline]
+    pub(super) fn decoders(&self) -> u64 {
+        self.speculating.as_ref().map_or(self.decoding.count(), Speculating::count)
+    }
+
     /// An answer has come to its end.
-    fn answer(&mut self, slot: u32, sink: &mut Sink<'a>) {
+    pub(super) fn answer(&mut self, slot: u32, sink: &mut Sink<'a>) {
         let sequence = self.sequences.at(slot);
         sink.log(self.end, self.index, sequence.asked.id, EventKind::Answered);
         sink.answered(sequence, self.end);
@@ -323,7 +338,12 @@ impl<'a> Replica<'a> {
 
     /// Takes a sequence out of those that decode, if it is one of them.
     pub(super) fn stop_decoding(&mut self, slot: u32) {
-        if self.sequences.at(slot).decodes() {
+        if !self.sequences.at(slot).decodes() {
+            return;
+        }
+        if let Some(speculating) = &mut self.speculating {
+            speculating.leave(&mut self.sequences, slot);
+        } else {
             let context = self.sequences.at(slot).context(self.decoding.steps());
             self.decoding.leave(&mut self.sequences, slot);
             if !self.rules.reserves_output {

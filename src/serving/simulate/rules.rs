@@ -2,7 +2,7 @@
 
 use super::waiting::Order;
 use crate::engine::{Exhaustion, PromptPolicy};
-use crate::memory::CachePool;
+use crate::memory::{CachePool, MemoryModel};
 use crate::serving::ServingError;
 use crate::serving::rules::ServingRules;
 use crate::step::StepModel;
@@ -62,13 +62,14 @@ impl Rules {
     /// The rules of a deployment under the settings, for requests of these lengths.
     pub(super) fn new(
         model: &StepModel,
+        need: &MemoryModel,
         lengths: &Lengths,
         settings: &EngineSettings,
         shares_prefixes: bool,
     ) -> Result<Self, ServingError> {
         let engine = ServingRules::new(model, lengths)?;
         let memory = &model.deployment().engine().memory;
-        let mut pool = model.memory().cache_pool(lengths.longest_total());
+        let mut pool = need.cache_pool(lengths.longest_total());
         if let Some(tokens) = settings.block_tokens {
             pool = in_blocks_of(&pool, at_least_one("tokens of a block", tokens)?);
         }
@@ -115,6 +116,15 @@ impl Rules {
         };
         rules.check(lengths)?;
         Ok(rules)
+    }
+
+    /// Batches that end as a whole neither speculate nor hand their caches over.
+    pub(super) fn refuse_static_batches(&self) -> Result<(), ServingError> {
+        if self.prompts != PromptPolicy::Batch {
+            return Ok(());
+        }
+        let (what, expected) = ("speculation or pools with static batches", "an engine with continuous batching");
+        Err(ServingError::Number { what, value: 1.0, expected })
     }
 
     /// Whether the longest request has room when it is alone.

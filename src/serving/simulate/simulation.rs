@@ -11,11 +11,13 @@ use super::rules::{EngineSettings, Rules};
 use super::scaling::{Autoscaler, Outage};
 use super::sink::Sink;
 use super::source::Source;
+use super::speculating::Speculating;
 use super::statistics::{Recorder, RecorderSettings, Statistics, WarmUp};
 use crate::engine::PromptPolicy;
 use crate::serving::disaggregated::{CacheBytes, layers};
 use crate::serving::error::above_zero;
 use crate::serving::{KvTransfer, Pool, Server, ServingError};
+use crate::speculative::SpeculativeModel;
 use crate::step::StepModel;
 use crate::units::Seconds;
 use crate::workload::{Arrivals, Lengths, Slo, Trace, Workload};
@@ -57,6 +59,7 @@ pub struct Simulation<'a> {
     outages: Vec<Outage>,
     autoscaler: Option<Autoscaler<'a>>,
     precision: Option<f64>,
+    speculation: Option<&'a SpeculativeModel>,
 }
 
 impl<'a> Simulation<'a> {
@@ -81,7 +84,31 @@ impl<'a> Simulation<'a> {
             outages: Vec::new(),
             autoscaler: None,
             precision: None,
+            speculation: None,
         }
+    }
+
+    /// One replica with speculative decoding, in which every proposal is accepted or not by chance. Replicas of a pool that is added do the same.
+    ///
+    /// ```
+    /// use llm_roofline::prelude::*;
+    /// use llm_roofline::serving::simulate::Simulation;
+    /// use llm_roofline::speculative::{Method, Speculation, SpeculativeModel};
+    /// use llm_roofline::workload::{Lengths, Workload};
+    ///
+    /// let catalog = Catalog::embedded();
+    /// let system = System::new(catalog.device("h100-sxm-80gb")?, 1)?;
+    /// let target = Deployment::new(catalog.model("llama-3.1-8b")?, system).with_engine(catalog.engine("sglang")?);
+    /// let speculation = Speculation::new(Method::Eagle3, &target)?.with_draft_tokens(3)?.with_acceptance_rate(0.7)?;
+    /// let model = SpeculativeModel::compile(&target, &speculation)?;
+    /// let workload = Workload::poisson("1 req/s".parse()?, Lengths::fixed(500, 200)?)?;
+    /// let plain = Simulation::new(model.target()).run(&workload, 500)?.summary.tpot.unwrap();
+    /// let fast = Simulation::speculating(&model).run(&workload, 500)?.summary.tpot.unwrap();
+    /// assert!(fast.mean < plain.mean * 0.8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn speculating(model: &'a SpeculativeModel) -> Self {
+        Self { speculation: Some(model), ..Self::new(model.target()) }
     }
 
     /// Replicas that compute prompts and first tokens, and others that write the rest. Caches go over the link of the replica that computed them, one
@@ -257,7 +284,8 @@ impl<'a> Simulation<'a> {
             None => Server::new(model, workload.lengths()),
         };
         let server = server.ok().filter(|server| server.rules().prompts != PromptPolicy::Batch)?;
-        Some(rate / (server.max_rate() * f64::from(replicas))).filter(|_| self.settings == EngineSettings::default())
+        let usual = self.settings == EngineSettings::default() && self.speculation.is_none();
+        Some(rate / (server.max_rate() * f64::from(replicas))).filter(|_| usual)
     }
 
     fn serve(
@@ -298,11 +326,19 @@ impl<'a> Simulation<'a> {
     {
         let mut replicas = Vec::new();
         for (number, pool) in self.pools.iter().enumerate() {
-            let mut rules = Rules::new(pool.model, lengths, &self.settings, shares_prefixes)?;
+            let memory = self.speculation.map_or(pool.model.memory(), SpeculativeModel::memory);
+            let mut rules = Rules::new(pool.model, memory, lengths, &self.settings, shares_prefixes)?;
             rules.stepping = self.stepping;
             let role = if self.transfer.is_some() && number == 0 { Role::Prefill } else { Role::Everything };
+            if self.speculation.is_some() || self.transfer.is_some() {
+                rules.refuse_static_batches()?;
+            }
             for _ in 0..pool.replicas {
-                replicas.push(Replica::new(pool.model, rules.clone(), role, replicas.len() as u32));
+                let index = replicas.len() as u32;
+                let mut replica = Replica::new(pool.model, rules.clone(), role, index);
+                replica.speculating =
+                    self.speculation.map(|model| Speculating::new(model, self.seed.wrapping_add(u64::from(index))));
+                replicas.push(replica);
             }
             recording.devices += pool.replicas * pool.model.deployment().devices_per_replica();
         }
@@ -316,6 +352,13 @@ impl<'a> Simulation<'a> {
             return Err(ServingError::Number { what: "number of replicas", value: 0.0, expected });
         }
         self.check_outages(count)?;
+        if let Some(fewest) = self.autoscaler.map(|autoscaler| autoscaler.fewest)
+            && self.transfer.is_some()
+            && fewest as usize <= entry.end
+        {
+            let expected = "all that compute prompts, and one that decodes";
+            return Err(ServingError::Number { what: "fewest replicas", value: f64::from(fewest), expected });
+        }
         recording.kv_blocks = replicas[count - 1].kv.total();
         let network = self.transfer.map(|transfer| {
             let model = self.pools[0].model;
