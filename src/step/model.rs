@@ -65,6 +65,17 @@ impl Operators {
     /// Everything that does not depend on how long the contexts of decoding sequences are.
     #[inline]
     fn sum_without_decode_attention<S: Sum>(&self, load: &StepLoad) -> S {
+        let mut cost: S = self.sum_without_attention(load);
+        if load.prefill().tokens > 0.0 {
+            let terms = self.priced.prefill_attention.iter();
+            cost.add_all(OperatorClass::PrefillAttention, terms.map(|term| term.times(load.prefill())));
+        }
+        cost
+    }
+
+    /// Everything but attention.
+    #[inline]
+    fn sum_without_attention<S: Sum>(&self, load: &StepLoad) -> S {
         let mut cost = S::default();
         if load.tokens() <= 0.0 {
             return cost;
@@ -72,10 +83,6 @@ impl Operators {
         let Self { named, priced } = self;
         cost.add_all(OperatorClass::Gemm, priced.linears.iter().map(|term| term.times(load)));
         cost.add_all(OperatorClass::ExpertGemm, priced.experts.iter().map(|term| term.times(load)));
-        if load.prefill().tokens > 0.0 {
-            let terms = priced.prefill_attention.iter();
-            cost.add_all(OperatorClass::PrefillAttention, terms.map(|term| term.times(load.prefill())));
-        }
         cost.add_all(OperatorClass::Recurrent, priced.recurrent.iter().map(|term| term.times(load)));
         cost.add_all(OperatorClass::Elementwise, named.elementwise.iter().map(|named| named.term.times(load)));
         cost.add_all(OperatorClass::Elementwise, named.sampling.iter().map(|named| named.term.times(load)));
@@ -239,6 +246,23 @@ impl StepModel {
     /// Share of the time of prompt steps that a pipeline takes for them, the longest taking the share `longest`.
     pub(crate) fn prompt_pipeline_share(&self, longest: f64) -> f64 {
         self.pipeline.prompt_share(longest)
+    }
+
+    /// The part of [`time`](Self::time) that depends on numbers of tokens and sequences only, and the part that depends on contexts as well: attention, and
+    /// caches that arrive over a link.
+    pub(crate) fn time_without_contexts(&self, load: &StepLoad) -> Option<Seconds> {
+        let operators = self.operators(load);
+        let whole =
+            self.pipeline.decode_micro_batches(load.sequences()) <= 1.0 && operators.priced.transfers.is_empty();
+        whole.then(|| operators.sum_without_attention::<Total>(load).0)
+    }
+
+    /// See [`time_without_contexts`](Self::time_without_contexts).
+    pub(crate) fn time_of_contexts(&self, load: &StepLoad) -> Seconds {
+        let priced = &self.operators(load).priced;
+        let prefill: Seconds = priced.prefill_attention.iter().map(|term| term.times(load.prefill()).total()).sum();
+        let decode: Seconds = priced.decode_attention.iter().map(|term| term.times(load.decode()).total()).sum();
+        prefill + decode
     }
 
     /// The time of one step: [`cost`](Self::cost) without what it consists of, somewhat faster.

@@ -15,8 +15,10 @@ use std::ops::Range;
 /// A run under way.
 pub(super) struct Fleet<'a> {
     pub(super) replicas: Vec<Replica<'a>>,
-    /// When the next thing happens at each replica.
+    /// When the next thing happens at each replica, when the next request comes, when a cache arrives or a replica goes or comes.
     pub(super) due: Vec<f64>,
+    pub(super) next_arrival: f64,
+    pub(super) next_other: f64,
     /// Replicas that take new requests, and those that go on where prompts were computed elsewhere.
     pub(super) entry: Range<usize>,
     pub(super) decode: Range<usize>,
@@ -39,6 +41,7 @@ impl<'a> Fleet<'a> {
     /// Serves until everything is answered, or `go_on`, asked after every [`PACE`] requests, says no. Whether it came to the end.
     pub(super) fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> bool {
         let mut asked_at = 0;
+        self.look_ahead();
         while self.advance() {
             if self.arrived - asked_at >= PACE {
                 asked_at = self.arrived;
@@ -53,9 +56,8 @@ impl<'a> Fleet<'a> {
     /// Does whatever is due next; arrivals come before what replicas do at the same moment. False if nothing is left.
     #[inline]
     fn advance(&mut self) -> bool {
-        let arrival = self.source.next_time() + self.front_end;
+        let (arrival, other) = (self.next_arrival, self.next_other);
         let (replica, due) = self.next_due();
-        let other = self.next_other();
         if arrival <= due && arrival <= other {
             if arrival == f64::INFINITY {
                 return false;
@@ -67,7 +69,7 @@ impl<'a> Fleet<'a> {
             self.now = due;
             self.happen(replica);
             // What has ended leads to the next step at once, unless somebody comes at this very moment.
-            if self.due[replica] == due && self.source.next_time() + self.front_end > due && self.next_other() > due {
+            if self.due[replica] == due && self.next_arrival > due && self.next_other > due {
                 self.happen(replica);
             }
         }
@@ -85,15 +87,16 @@ impl<'a> Fleet<'a> {
         first
     }
 
-    /// When a cache arrives or a replica goes or comes.
-    #[inline]
-    fn next_other(&self) -> f64 {
+    /// Sees when the next request comes, and when anything but requests and replicas is due.
+    fn look_ahead(&mut self) {
+        self.next_arrival = self.source.next_time() + self.front_end;
         let transfer = self.network.as_ref().map_or(f64::INFINITY, Network::next_arrival);
-        transfer.min(self.controls.next())
+        self.next_other = transfer.min(self.controls.next());
     }
 
     fn arrive(&mut self, now: f64) {
         let Some(asked) = self.source.take() else { return };
+        self.next_arrival = self.source.next_time() + self.front_end;
         self.now = now;
         if self.sink.recorder.needs_mark(asked.id) {
             let totals = self.totals();
@@ -126,17 +129,28 @@ impl<'a> Fleet<'a> {
         if self.sink.ended > 0 {
             let answers = std::mem::take(&mut self.sink.ended);
             self.completed += answers;
-            self.source.answered(answers, self.sink.ended_at);
-        }
-        if let Some(network) = &mut self.network {
-            for handoff in self.sink.handoffs.drain(..) {
-                network.send(handoff);
+            if self.source.hears_of_answers() {
+                self.source.answered(answers, self.sink.ended_at);
+                self.look_ahead();
             }
+        }
+        if !self.sink.handoffs.is_empty() {
+            self.hand_over();
         }
         if self.sink.recorder.due(self.now) {
             let totals = self.totals();
             self.sink.recorder.sample(totals);
         }
+    }
+
+    /// Sends the caches of prompts that have been computed.
+    fn hand_over(&mut self) {
+        for handoff in self.sink.handoffs.drain(..) {
+            if let Some(network) = &mut self.network {
+                network.send(handoff);
+            }
+        }
+        self.look_ahead();
     }
 
     /// False if nothing is left but to ask whether there should be more replicas.
@@ -150,6 +164,7 @@ impl<'a> Fleet<'a> {
             Some(sequence) => self.go_on(sequence),
             None => self.control(),
         }
+        self.look_ahead();
         true
     }
 

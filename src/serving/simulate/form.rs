@@ -28,7 +28,7 @@ impl<'a> Replica<'a> {
     /// A token for every decoding sequence, and prompts beside them (vLLM V1, TensorRT-LLM, llama.cpp).
     fn form_mixed(&mut self, sink: &mut Sink<'a>) {
         let preempted = self.make_room(sink);
-        if !preempted {
+        if !preempted && self.head_resumes() {
             self.resume(sink);
         }
         if self.prompts.is_empty() && (preempted || !self.head_may_join()) {
@@ -327,9 +327,12 @@ impl<'a> Replica<'a> {
 
     /// A step on its own: one with prompts, or a cycle of speculative decoding.
     fn run_step(&mut self, load: &StepLoad, decodes: bool) {
-        let time = if self.rules.stepping { self.model.cost(load).total() } else { self.model.time(load) };
+        let time = match self.rules.stepping {
+            true => self.model.cost(load).total().as_seconds(),
+            false => self.prices.time(self.model, load),
+        };
         let around = self.speculating.as_ref().filter(|speculating| decodes && speculating.count() > 0);
-        let time = time.as_seconds() + self.swapping + around.map_or(0.0, Speculating::around);
+        let time = time + self.swapping + around.map_or(0.0, Speculating::around);
         self.plan = Plan::Prompts { decodes };
         (self.end, self.plan_steps) = (self.start + time, 1);
     }

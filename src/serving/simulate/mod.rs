@@ -35,6 +35,7 @@ mod log;
 mod network;
 mod outcome;
 mod prefix;
+mod prices;
 mod replica;
 mod replications;
 mod routing;

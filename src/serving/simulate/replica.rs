@@ -7,6 +7,7 @@ use super::decoding::Decoding;
 use super::kv::KvBlocks;
 use super::log::EventKind;
 use super::prefix::Segment;
+use super::prices::Prices;
 use super::rules::Rules;
 use super::sequence::{Sequence, Sequences};
 use super::sink::{Handoff, Sink};
@@ -80,6 +81,7 @@ pub(super) struct Replica<'a> {
     /// Until when waiting requests are counted in the totals.
     pub(super) waiting_until: f64,
     pub(super) scratch: Vec<Segment>,
+    pub(super) prices: Prices,
     /// Whether it takes requests, and since when it does not.
     pub(super) is_up: bool,
     pub(super) down_since: f64,
@@ -115,6 +117,7 @@ impl<'a> Replica<'a> {
             totals: Totals::default(),
             waiting_until: 0.0,
             scratch: Vec::new(),
+            prices: Prices::new(),
             is_up: true,
             down_since: 0.0,
             caught_up: 0.0,

@@ -372,6 +372,8 @@ impl<'a> Simulation<'a> {
         let recorder = Recorder::new(recording);
         Ok(Fleet {
             due: vec![f64::INFINITY; count],
+            next_arrival: 0.0,
+            next_other: 0.0,
             front_end: replicas[0].rules.front_end_s,
             replicas,
             decode: entry.end..count,

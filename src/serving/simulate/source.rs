@@ -172,4 +172,9 @@ impl<'a> Source<'a> {
             _ => {}
         }
     }
+
+    /// Whether answers decide when requests are sent.
+    pub(super) const fn hears_of_answers(&self) -> bool {
+        matches!(self.kind, Kind::Clients { .. }) || self.most < u64::MAX
+    }
 }

@@ -9,6 +9,10 @@ pub(super) struct Growth {
     /// Steps that have passed.
     step: u64,
     groups: Vec<GroupGrowth>,
+    /// Blocks that one step takes at most, and the binary logarithm of the shortest block's tokens, rounded down: for a look at a glance.
+    most_per_step: u64,
+    log_block: u32,
+    has_windows: bool,
 }
 
 /// The same in one group of layers.
@@ -38,7 +42,10 @@ const MOST_STEPS: u64 = 1 << 40;
 
 impl Growth {
     pub(super) fn new(pool: &CachePool) -> Self {
-        Self { step: 0, groups: pool.groups.iter().map(|group| GroupGrowth::new(*group)).collect() }
+        let groups: Vec<_> = pool.groups.iter().map(|group| GroupGrowth::new(*group)).collect();
+        let shortest = groups.iter().map(|group| group.group.block_tokens).min().unwrap_or(1);
+        let has_windows = groups.iter().any(GroupGrowth::is_window);
+        Self { step: 0, groups, most_per_step: 0, log_block: shortest.ilog2(), has_windows }
     }
 
     /// The groups, with blocks of bounded length.
@@ -58,6 +65,7 @@ impl Growth {
         for group in &mut self.groups {
             group.join(self.step, tokens);
         }
+        self.count_most();
     }
 
     /// A sequence that has grown to so many tokens grows no longer.
@@ -66,6 +74,7 @@ impl Growth {
         for group in &mut self.groups {
             group.leave(self.step, tokens);
         }
+        self.count_most();
     }
 
     /// The largest number of steps, at most `most` (and 2^40), in which no more than `free` blocks are taken.
@@ -90,8 +99,14 @@ impl Growth {
 
     /// Whether so many steps take no more than `free` blocks, seen at a glance.
     #[inline]
-    pub(super) fn fits_for_sure(&self, steps: u64, free: u64) -> bool {
-        self.groups.iter().fold(0, |sum: u64, group| sum.saturating_add(group.taken_at_most(steps))) <= free
+    pub(super) const fn fits_for_sure(&self, steps: u64, free: u64) -> bool {
+        self.most_per_step.saturating_mul((steps >> self.log_block) + 1) <= free
+    }
+
+    #[inline]
+    fn count_most(&mut self) {
+        let most = |group: &GroupGrowth| group.group.count.saturating_mul(group.growing);
+        self.most_per_step = self.groups.iter().fold(0, |sum: u64, group| sum.saturating_add(most(group)));
     }
 
     /// So many steps pass; returns the blocks that were taken in them.
@@ -102,6 +117,9 @@ impl Growth {
             taken = taken.saturating_add(group.advance(self.step, steps));
         }
         self.step = self.step.saturating_add(steps);
+        if self.has_windows {
+            self.count_most();
+        }
         taken
     }
 
@@ -163,12 +181,6 @@ impl GroupGrowth {
         let block = self.group.block_tokens;
         let slot = self.phase + block - tokens % block;
         (if slot >= block { slot - block } else { slot }) as usize
-    }
-
-    /// No fewer blocks than the next steps take, at once.
-    fn taken_at_most(&self, steps: u64) -> u64 {
-        let per_sequence = (steps / self.group.block_tokens).saturating_add(1);
-        self.group.count.saturating_mul(self.growing).saturating_mul(per_sequence)
     }
 
     /// Blocks that the next steps take.

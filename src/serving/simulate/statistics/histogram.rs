@@ -56,8 +56,16 @@ impl Histogram {
     }
 
     /// Counts a duration, in seconds.
+    #[inline]
     pub fn record(&mut self, seconds: f64) {
-        self.record_many(seconds, 1);
+        let bin = (seconds.to_bits() >> SHIFT).wrapping_sub(BASE + self.first_bin as u64);
+        match self.counts.get_mut(bin as usize) {
+            Some(sum) if seconds >= SMALLEST_S => {
+                *sum = sum.wrapping_add(1);
+                self.note(seconds, seconds, seconds, 1);
+            }
+            _ => self.record_many(seconds, 1),
+        }
     }
 
     /// Counts a duration several times.
