@@ -101,7 +101,8 @@ impl Gaps {
 
     fn draw(&self, rng: &mut Pcg64Mcg) -> f64 {
         match self {
-            Self::Exponential => -(1.0 - uniform(rng)).ln(),
+            // The same logarithm on every platform.
+            Self::Exponential => -libm::log(1.0 - uniform(rng)),
             Self::Gamma(gamma) => gamma.sample(rng),
         }
     }

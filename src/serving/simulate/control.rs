@@ -128,8 +128,8 @@ impl<'a> Fleet<'a> {
         let now = self.now;
         self.replicas.iter_mut().for_each(|replica| replica.catch_up(now));
         let on = || self.replicas.iter().filter(|replica| replica.is_up);
-        let blocks: u64 = on().map(|replica| replica.kv.total()).sum();
-        let used: u64 = on().map(|replica| replica.kv.used()).sum();
+        let blocks: f64 = on().map(|replica| replica.kv.total() as f64).sum();
+        let used: f64 = on().map(|replica| replica.kv.used() as f64).sum();
         let view = FleetView {
             time: Seconds::from_seconds(self.now),
             up: self.controls.up,
@@ -138,7 +138,7 @@ impl<'a> Fleet<'a> {
             waiting: self.replicas.iter().map(|replica| replica.waiting.len() as u64).sum::<u64>()
                 + self.stranded.len() as u64,
             utilization: passed.busy_s / passed.available_s.max(f64::MIN_POSITIVE),
-            kv_utilization: used as f64 / blocks.max(1) as f64,
+            kv_utilization: used / blocks.max(1.0),
             arrival_rate: passed.arrived as f64 / autoscaler.interval,
         };
         let wanted = (autoscaler.rule)(&view).clamp(autoscaler.fewest, self.replicas.len() as u32);

@@ -98,9 +98,12 @@ impl fmt::Display for Outcome {
         }
         let (total, each) = (statistics.output_tps_total, statistics.output_tps_per_device);
         writeln!(f, "answered {}, output {total} in total, {each} per device", statistics.request_rate)?;
-        writeln!(f, "goodput {} of requests, {}", statistics.goodput.share, statistics.goodput.rate)?;
-        let (batch, waiting) = (statistics.mean_batch, statistics.mean_waiting);
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        let good = statistics.goodput;
+        write!(f, "goodput {}", percent(good.share.value))?;
+        good.share.half_width.map_or(Ok(()), |half| write!(f, " ± {}", percent(half)))?;
+        writeln!(f, " of requests, {}", good.rate)?;
+        let (batch, waiting) = (statistics.mean_batch, statistics.mean_waiting);
         let (cache, busy) = (percent(statistics.kv_utilization), percent(statistics.utilization));
         write!(f, "mean batch {batch:.1}, {waiting:.1} waiting, cache {cache} full, busy {busy} of the time")?;
         if statistics.prefix_hit_rate > 0.0 {

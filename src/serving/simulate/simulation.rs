@@ -20,7 +20,7 @@ use crate::serving::{KvTransfer, Pool, Server, ServingError};
 use crate::speculative::SpeculativeModel;
 use crate::step::StepModel;
 use crate::units::Seconds;
-use crate::workload::{Arrivals, Lengths, Slo, Trace, Workload};
+use crate::workload::{Arrivals, Lengths, Slo, Trace, Workload, WorkloadError};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -218,6 +218,9 @@ impl<'a> Simulation<'a> {
         requests: u64,
         progress: impl FnMut(&Progress) -> ControlFlow<()>,
     ) -> Result<Outcome, ServingError> {
+        if requests == 0 {
+            return Err(WorkloadError::TooFew { what: "requests to simulate", count: 0, limit: 1 }.into());
+        }
         let source = Source::new(workload, requests, self.seed)?;
         let arrivals = workload.arrivals();
         let mut recording = self.recording(match arrivals {
@@ -359,7 +362,8 @@ impl<'a> Simulation<'a> {
             let expected = "all that compute prompts, and one that decodes";
             return Err(ServingError::Number { what: "fewest replicas", value: f64::from(fewest), expected });
         }
-        recording.kv_blocks = replicas[count - 1].kv.total();
+        recording.kv_blocks =
+            (replicas.iter().map(|replica| u128::from(replica.kv.total())).sum::<u128>() / count as u128) as u64;
         let network = self.transfer.map(|transfer| {
             let model = self.pools[0].model;
             Network::new(transfer, CacheBytes::new(model), layers(model), count)
