@@ -78,3 +78,26 @@ fn a_moment_falls_into_the_step_that_has_it() {
     }
     assert_eq!(line.step_at(Seconds::ZERO), 0);
 }
+
+/// The time of a step is what it costs, and what it is made of.
+#[test]
+fn times_are_those_of_costs() {
+    for (name, device, count, engine) in [
+        ("llama-3.1-8b", "h100-sxm-80gb", 1, "vllm-2026"),
+        ("gpt-oss-20b", "h100-sxm-80gb", 1, "ideal"),
+        ("deepseek-v3", "h200-sxm-141gb", 8, "sglang-2026"),
+    ] {
+        let model = model(name, device, count, engine);
+        for (prompt, decoders) in [(0, 7), (900, 0), (900, 40), (4000, 3)] {
+            let mut load = model.load();
+            if prompt > 0 {
+                load.add_prefill(100, prompt, true);
+            }
+            load.add_decode(1500, 1, f64::from(decoders));
+            let cost = model.cost(&load).total();
+            let parts = model.time_without_attention(&load).unwrap() + model.attention_time(&load);
+            assert!((model.time(&load) / cost - 1.0).abs() < 1e-12, "{name}");
+            assert!((parts / cost - 1.0).abs() < 1e-12, "{name}");
+        }
+    }
+}

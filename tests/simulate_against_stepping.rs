@@ -1,4 +1,5 @@
 //! The simulation that leaps against one that goes step by step and shares nothing with it but the step model: the same times for every request.
+#![cfg(feature = "random")]
 
 #[path = "common/stepping/mod.rs"]
 mod stepping;

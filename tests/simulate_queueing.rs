@@ -2,6 +2,7 @@
 //!
 //! Deployments are built so that they are textbook queues: one place and whole prompts make a single server, steps that cost in proportion to
 //! their sequences make processor sharing, steps that cost the same for any number of sequences make several servers.
+#![cfg(feature = "random")]
 
 use llm_roofline::prelude::*;
 use llm_roofline::queueing::{ClosedNetwork, Md1, Mdc, Mg1, Mm1, Mmc, ProcessorSharing, Service, Station};

@@ -2,6 +2,7 @@
 //!
 //! Source: casys-kaist/LLMServingSim (MIT): lengths and arrivals of `workloads/sharegpt-llama-3.1-8b-300-sps10.jsonl`; results of `bench/`
 //! (`validation/summary.txt`, `vllm/meta.json`: `--max-num-batched-tokens 2048`, the cards' names, the numbers of blocks).
+#![cfg(feature = "random")]
 
 use llm_roofline::prelude::*;
 use llm_roofline::serving::simulate::{EngineSettings, Outcome, Simulation};

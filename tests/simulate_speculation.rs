@@ -1,4 +1,5 @@
 //! Speculative decoding in the simulation against the closed form.
+#![cfg(feature = "random")]
 
 use llm_roofline::prelude::*;
 use llm_roofline::serving::simulate::{EngineSettings, Simulation};

@@ -248,17 +248,17 @@ impl StepModel {
         self.pipeline.prompt_share(longest)
     }
 
-    /// The part of [`time`](Self::time) that depends on numbers of tokens and sequences only, and the part that depends on contexts as well: attention, and
-    /// caches that arrive over a link.
-    pub(crate) fn time_without_contexts(&self, load: &StepLoad) -> Option<Seconds> {
+    /// The part of [`time`](Self::time) that depends on numbers of tokens and sequences only: all but attention. `None` where there is no such part,
+    /// since micro-batches or links to other memories depend on contexts.
+    pub fn time_without_attention(&self, load: &StepLoad) -> Option<Seconds> {
         let operators = self.operators(load);
         let whole =
             self.pipeline.decode_micro_batches(load.sequences()) <= 1.0 && operators.priced.transfers.is_empty();
         whole.then(|| operators.sum_without_attention::<Total>(load).0)
     }
 
-    /// See [`time_without_contexts`](Self::time_without_contexts).
-    pub(crate) fn time_of_contexts(&self, load: &StepLoad) -> Seconds {
+    /// The other part of [`time`](Self::time): attention of both phases.
+    pub fn attention_time(&self, load: &StepLoad) -> Seconds {
         let priced = &self.operators(load).priced;
         let prefill: Seconds = priced.prefill_attention.iter().map(|term| term.times(load.prefill()).total()).sum();
         let decode: Seconds = priced.decode_attention.iter().map(|term| term.times(load.decode()).total()).sum();

@@ -1,5 +1,6 @@
 //! What every simulation must keep, whatever it simulates: requests, tokens and time are neither lost nor made up, and leaping over steps gives the
 //! times of taking them one by one.
+#![cfg(feature = "random")]
 
 mod runs;
 mod setup;

@@ -64,7 +64,7 @@ pub enum RefitError {
 /// Scatter of measurements around a law that is right: two hosts with the same card differ by so much.
 const SIGMA: f64 = 0.08;
 /// Rows with these tags say little about the kernels: the batch ran in waves, lengths are guesses, the host was the bottleneck.
-const LEFT_OUT: [&str; 5] = ["over-memory", "lengths-missing", "egpu-slow-host", "wip"];
+const LEFT_OUT: [&str; 4] = ["over-memory", "lengths-missing", "egpu-slow-host", "wip"];
 
 /// Weight of rows that the collection does not count as core: doubtful tags, old engines, configurations that are not fully stated.
 const DOUBTFUL: f64 = 0.15;

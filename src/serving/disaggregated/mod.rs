@@ -5,6 +5,7 @@ mod split;
 mod transfer;
 
 pub use split::{Split, balanced_ratio};
+#[cfg(feature = "random")]
 pub(super) use transfer::{CacheBytes, layers};
 pub use transfer::{KvTransfer, Reuse};
 

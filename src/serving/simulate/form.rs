@@ -221,7 +221,7 @@ impl<'a> Replica<'a> {
         let Some(slot) = self.waiting.head() else { return 0 };
         let sequence = self.sequences.at(slot);
         let found = find(&self.rules, &self.kv, sequence, &mut self.scratch).tokens;
-        sequence.to_compute() - found.max(sequence.cached_for_sure())
+        sequence.due_tokens() - found.max(sequence.cached_for_sure())
     }
 
     /// Tokens of a request that the prefix cache has.
@@ -236,7 +236,7 @@ impl<'a> Replica<'a> {
         let hit = find(&self.rules, &self.kv, sequence, &mut self.scratch);
         let reserved = if self.rules.reserves_output { sequence.asked.output - sequence.emitted } else { 0 };
         let (resumes, first) = (sequence.resumes, sequence.admitted < 0.0);
-        let tokens = sequence.to_compute() + reserved;
+        let tokens = sequence.due_tokens() + reserved;
         let watermark = if self.sequences.running() == 0 { 0 } else { self.rules.watermark_blocks };
         // Whoever resumes decodes in this step, as all the others do.
         let (needed, ahead) = match resumes && !self.rules.reserves_output {
@@ -280,7 +280,7 @@ impl<'a> Replica<'a> {
     /// Puts the next chunk of a prompt into the step, at most so many tokens. How many they are.
     fn compute(&mut self, slot: u32, most: u64, load: &mut StepLoad) -> u64 {
         let sequence = self.sequences.at_mut(slot);
-        let left = sequence.to_compute() - sequence.computed;
+        let left = sequence.due_tokens() - sequence.computed;
         let new = left.min(most);
         if new == 0 {
             return 0;
@@ -387,5 +387,5 @@ fn find(rules: &Rules, kv: &KvBlocks, sequence: &Sequence<'_>, scratch: &mut Vec
         return Hit::default();
     }
     sequence.segments(scratch);
-    kv.matched(scratch, sequence.to_compute())
+    kv.matched(scratch, sequence.due_tokens())
 }

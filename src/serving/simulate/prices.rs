@@ -38,11 +38,11 @@ impl Prices {
         let place = (decode.tokens + 5.0 * prefill.sequences + 0.31 * prefill.tokens) as usize % PLACES;
         let known = &mut self.known[place];
         if known.0 != shape {
-            match model.time_without_contexts(load) {
+            match model.time_without_attention(load) {
                 Some(time) => *known = (shape, time.as_seconds()),
                 None => return model.time(load).as_seconds(),
             }
         }
-        known.1 + model.time_of_contexts(load).as_seconds()
+        known.1 + model.attention_time(load).as_seconds()
     }
 }

@@ -209,7 +209,7 @@ impl<'a> Replica<'a> {
         }
         self.step += 1;
         while let Some(&slot) = self.prompts.front()
-            && self.sequences.at(slot).computed == self.sequences.at(slot).to_compute()
+            && self.sequences.at(slot).computed == self.sequences.at(slot).due_tokens()
         {
             self.prompts.pop_front();
             self.finish_prompt(slot, sink);

@@ -89,7 +89,7 @@ impl Router {
             return None;
         }
         // The high half of a product: no remainder, no bias worth the name.
-        let chosen = (u128::from(self.rng.next_u64()) * up as u128 >> 64) as usize;
+        let chosen = ((u128::from(self.rng.next_u64()) * up as u128) >> 64) as usize;
         among.filter(|index| replicas[*index].is_up).nth(chosen)
     }
 }

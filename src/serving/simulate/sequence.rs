@@ -67,7 +67,7 @@ pub(super) struct Sequence<'a> {
     pub(super) asked: Asked<'a>,
     /// Tokens emitted; those of the current run of decode steps not counted.
     pub(super) emitted: u64,
-    /// Tokens of [`to_compute`](Self::to_compute) that are in the cache.
+    /// Tokens of [`due_tokens`](Self::due_tokens) that are in the cache.
     pub(super) computed: u64,
     /// The step, counted by the replica, from which on it may be admitted.
     pub(super) eligible: u64,
@@ -128,7 +128,7 @@ impl<'a> Sequence<'a> {
 
     /// What must be in the cache before the next token: the prompt, and after a preemption what was emitted before. One that resumes has not yet
     /// cached its last token.
-    pub(super) const fn to_compute(&self) -> u64 {
+    pub(super) const fn due_tokens(&self) -> u64 {
         self.asked.prompt + self.emitted - if self.resumes { 1 } else { 0 }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Sequence<'a> {
 
     /// Tokens that need not be computed whatever the prefix cache holds.
     pub(super) fn cached_for_sure(&self) -> u64 {
-        self.asked.cached.min(self.to_compute().saturating_sub(1))
+        self.asked.cached.min(self.due_tokens().saturating_sub(1))
     }
 
     pub(super) const fn decodes(&self) -> bool {
