@@ -283,3 +283,30 @@ fn static_batches_have_the_times_of_a_simulation_step_by_step() {
     let simulation = Simulation::new(&model).with_settings(settings(24, 20_000)).keep_requests();
     compare("static batches", &simulation.replay(&trace(&times, &lengths)).unwrap(), &judge);
 }
+
+/// A request that is alone has the times of the closed form, whatever the engine.
+#[test]
+fn one_request_at_a_time_is_an_unloaded_request() {
+    for (name, device, count, engine) in [
+        ("llama-3.1-8b", "h100-sxm-80gb", 1, "ideal"),
+        ("llama-3.1-8b", "h100-sxm-80gb", 1, "vllm-2026"),
+        ("llama-3.1-70b", "h100-sxm-80gb", 4, "tensorrt-llm-2026"),
+        ("gpt-oss-20b", "h100-sxm-80gb", 1, "sglang-2026"),
+        ("qwen3-30b-a3b", "h100-sxm-80gb", 1, "vllm-2024"),
+        ("llama-3.1-8b", "rtx-4090-24gb", 1, "llama-cpp-cuda-2026"),
+        ("llama-4-scout", "h200-sxm-141gb", 8, "vllm-2026"),
+    ] {
+        let model = model(name, device, count, engine, true);
+        for (prompt, output) in [(1, 1), (700, 1), (700, 300), (9000, 20)] {
+            let alone = model.request(&Request::new(prompt, output)).unwrap();
+            let lengths = llm_roofline::workload::Lengths::fixed(prompt, output).unwrap();
+            let clients = Workload::closed_loop(1, lengths).unwrap();
+            let outcome = Simulation::new(&model).keep_requests().run(&clients, 3).unwrap();
+            for request in outcome.statistics.requests.as_ref().unwrap() {
+                let off = |found: Seconds, expected: Seconds| (found / expected - 1.0).abs();
+                assert!(off(request.ttft(), alone.ttft) < 1e-9, "{name} {engine} {prompt}: {}", request.ttft());
+                assert!(off(request.e2e(), alone.e2e) < 1e-9, "{name} {engine} {output}: {}", request.e2e());
+            }
+        }
+    }
+}

@@ -2,6 +2,9 @@
 //!
 //! Source: casys-kaist/LLMServingSim (MIT): lengths and arrivals of `workloads/sharegpt-llama-3.1-8b-300-sps10.jsonl`; results of `bench/`
 //! (`validation/summary.txt`, `vllm/meta.json`: `--max-num-batched-tokens 2048`, the cards' names, the numbers of blocks).
+//!
+//! Five constants of the engine profiles were fitted to the first two runs (source `llmservingsim` in engine-profiles/serving.toml): the scheduling of
+//! requests is what this tests.
 #![cfg(feature = "random")]
 
 use llm_roofline::prelude::*;

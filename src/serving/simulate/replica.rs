@@ -323,7 +323,7 @@ impl<'a> Replica<'a> {
         self.decoding_on = 0;
     }
 
-    /// A prompt's cache goes to another replica; its blocks stay until it has been sent.
+    /// A prompt's cache goes to another replica. Its blocks are free at once: the link has its own copy.
     fn hand_over(&mut self, slot: u32, sink: &mut Sink<'a>) {
         let from = self.index;
         let sequence = *self.sequences.at(slot);
