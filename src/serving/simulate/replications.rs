@@ -33,7 +33,8 @@ impl Simulation<'_> {
         let outcomes = side_by_side(runs as usize, threads.get(), |run| {
             self.clone().with_seed(self.seed().wrapping_add(run as u64)).run(workload, requests)
         });
-        combine(outcomes.into_iter().collect::<Result<Vec<_>, _>>()?)
+        let endless = workload.arrivals().mean_rate().is_some();
+        Ok(combine(outcomes.into_iter().collect::<Result<Vec<_>, _>>()?, endless))
     }
 }
 
@@ -70,16 +71,15 @@ fn side_by_side<T>(tasks: usize, _threads: usize, task: impl Fn(usize) -> T) -> 
     (0..tasks).map(task).collect()
 }
 
-fn combine(mut outcomes: Vec<Outcome>) -> Result<Outcome, ServingError> {
+fn combine(mut outcomes: Vec<Outcome>, endless: bool) -> Outcome {
     let statistics: Vec<Statistics> = outcomes.iter_mut().map(|run| std::mem::take(&mut run.statistics)).collect();
     let statistics = Statistics::combined(&statistics);
     let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>();
     let (arrived, completed) = (sum(|run| run.arrived), sum(|run| run.completed));
     let (output_tokens, steps) = (sum(|run| run.output_tokens), sum(|run| run.steps));
     let rho = outcomes.first().and_then(|run| run.summary.rho);
-    let endless = rho.is_some();
     let mut summary = summarise(&statistics, arrived, completed, endless);
     summary.rho = rho;
     let first = outcomes.into_iter().next().unwrap_or_default();
-    Ok(Outcome { summary, statistics, arrived, completed, output_tokens, steps, ..first })
+    Outcome { summary, statistics, arrived, completed, output_tokens, steps, ..first }
 }

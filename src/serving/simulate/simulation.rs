@@ -19,7 +19,7 @@ use crate::serving::error::above_zero;
 use crate::serving::{KvTransfer, Pool, Server, ServingError};
 use crate::speculative::SpeculativeModel;
 use crate::step::StepModel;
-use crate::units::Seconds;
+use crate::units::{RequestsPerSecond, Seconds};
 use crate::workload::{Arrivals, Lengths, Slo, Trace, Workload, WorkloadError};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -238,7 +238,7 @@ impl<'a> Simulation<'a> {
         let endless = recording.open;
         let mut outcome = self.serve(source, recording, workload.lengths(), shares, requests, progress)?;
         outcome.summary = summarise(&outcome.statistics, outcome.arrived, outcome.completed, endless);
-        outcome.summary.rho = self.rho(workload);
+        outcome.summary.rho = self.rho(workload, outcome.statistics.request_rate);
         Ok(outcome)
     }
 
@@ -278,10 +278,13 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Offered load over what equal replicas can serve at most, by the steady state.
-    fn rho(&self, workload: &Workload) -> Option<f64> {
+    /// Offered load over what equal replicas can serve at most, by the steady state; of clients that wait, what was answered.
+    fn rho(&self, workload: &Workload, answered: RequestsPerSecond) -> Option<f64> {
         let [Pool { model, replicas }] = self.pools[..] else { return None };
-        let rate = workload.arrivals().mean_rate()?;
+        let rate = match workload.arrivals() {
+            Arrivals::ClosedLoop { .. } => answered,
+            arrivals => arrivals.mean_rate()?,
+        };
         let server = match workload.prefix() {
             Some(prefix) => Server::with_prefix(model, workload.lengths(), prefix),
             None => Server::new(model, workload.lengths()),
