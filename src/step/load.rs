@@ -95,6 +95,18 @@ impl StepLoad {
         Self { reaches, prefill: PhaseLoad::EMPTY, decode: PhaseLoad::EMPTY, emitting: 0.0 }
     }
 
+    /// Takes everything out: an empty step for the same model.
+    pub fn clear(&mut self) {
+        let count = self.reaches.as_slice().len();
+        for phase in [&mut self.prefill, &mut self.decode] {
+            (phase.tokens, phase.sequences, phase.cached) = (0.0, 0.0, 0.0);
+            for sums in [&mut phase.pairs, &mut phase.entries, &mut phase.rectangles] {
+                sums[..count].fill(0.0);
+            }
+        }
+        self.emitting = 0.0;
+    }
+
     /// Adds a prompt chunk of `new` tokens after `cached` ones; `emits` if it ends the prompt and so yields a token.
     pub fn add_prefill(&mut self, cached: u64, new: u64, emits: bool) {
         self.add_prefills(cached, new, emits, 1.0);

@@ -35,7 +35,7 @@ impl<'a> Replica<'a> {
             return self.leap(preempted);
         }
         self.grow_one_step();
-        let mut load = self.model.load();
+        let mut load = self.empty_load();
         let each = self.speculating.as_ref().map_or(1, Speculating::verified);
         let mut room = self.rules.budget.saturating_sub(self.decoders() * each);
         for position in 0..self.prompts.len() {
@@ -52,16 +52,17 @@ impl<'a> Replica<'a> {
             room = room.saturating_sub(self.compute_last(most, &mut load));
         }
         if load.tokens() == 0.0 {
+            self.load = Some(load);
             return self.leap(preempted);
         }
         self.add_decoders(&mut load);
-        self.run_step(&load, true);
+        self.run_step(load, true);
     }
 
     /// Prompts in steps of their own as long as there are some (vLLM V0, SGLang), decode steps else.
     fn form_prompts_first(&mut self, sink: &mut Sink<'a>) {
         self.resume(sink);
-        let mut load = self.model.load();
+        let mut load = self.empty_load();
         let mut room = self.rules.budget;
         for position in 0..self.prompts.len() {
             room -= self.compute(self.prompts[position], room, &mut load);
@@ -75,8 +76,9 @@ impl<'a> Replica<'a> {
             room -= self.compute_last(room, &mut load);
         }
         if load.tokens() > 0.0 {
-            return self.run_step(&load, false);
+            return self.run_step(load, false);
         }
+        self.load = Some(load);
         let preempted = self.make_room(sink);
         self.leap(preempted);
     }
@@ -86,13 +88,13 @@ impl<'a> Replica<'a> {
         if self.sequences.running() == 0 {
             self.fill_batch(sink);
         }
-        let mut load = self.model.load();
+        let mut load = self.empty_load();
         let mut room = self.rules.budget;
         for position in 0..self.prompts.len() {
             room -= self.compute(self.prompts[position], room, &mut load);
         }
         match load.tokens() > 0.0 {
-            true => self.run_step(&load, false),
+            true => self.run_step(load, false),
             false => self.leap(false),
         }
     }
@@ -317,6 +319,13 @@ impl<'a> Replica<'a> {
         self.kv.release(tokens, &self.scratch, held);
     }
 
+    /// A step with nothing in it, in memory that was used before.
+    fn empty_load(&mut self) -> Box<StepLoad> {
+        let mut load = self.load.take().unwrap_or_else(|| Box::new(self.model.load()));
+        load.clear();
+        load
+    }
+
     fn add_decoders(&self, load: &mut StepLoad) {
         match &self.speculating {
             Some(speculating) => speculating.add_to(load),
@@ -325,13 +334,14 @@ impl<'a> Replica<'a> {
     }
 
     /// A step on its own: one with prompts, or a cycle of speculative decoding.
-    fn run_step(&mut self, load: &StepLoad, decodes: bool) {
+    fn run_step(&mut self, load: Box<StepLoad>, decodes: bool) {
         let time = match self.rules.stepping {
-            true => self.model.cost(load).total().as_seconds(),
-            false => self.prices.time(self.model, load),
+            true => self.model.cost(&load).total().as_seconds(),
+            false => self.prices.time(self.model, &load),
         };
         let around = self.speculating.as_ref().filter(|speculating| decodes && speculating.count() > 0);
         let time = time + self.swapping + around.map_or(0.0, Speculating::around);
+        self.load = Some(load);
         self.plan = Plan::Prompts { decodes };
         (self.end, self.plan_steps) = (self.start + time, 1);
     }
@@ -343,9 +353,9 @@ impl<'a> Replica<'a> {
             return;
         }
         if self.speculating.is_some() {
-            let mut load = self.model.load();
+            let mut load = self.empty_load();
             self.add_decoders(&mut load);
-            return self.run_step(&load, true);
+            return self.run_step(load, true);
         }
         let mut line = self.next_steps();
         let mut steps = line.steps.min(self.decoding.steps_to_event(&self.sequences));

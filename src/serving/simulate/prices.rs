@@ -35,7 +35,7 @@ impl Prices {
             emitting: load.emitting(),
         };
         // Decoders and prompts are small numbers, tokens are not.
-        let place = (decode.tokens + 5.0 * prefill.sequences + 0.31 * prefill.tokens) as usize % PLACES;
+        let place = (decode.tokens + 5.0 * prefill.sequences + 0.31 * prefill.tokens) as i64 as usize % PLACES;
         let known = &mut self.known[place];
         if known.0 != shape {
             match model.time_without_attention(load) {

@@ -16,7 +16,7 @@ use super::statistics::Totals;
 use super::waiting::Waiting;
 use crate::engine::PromptPolicy;
 use crate::numeric::float;
-use crate::step::{DecodeLine, StepModel};
+use crate::step::{DecodeLine, StepLoad, StepModel};
 use crate::units::Seconds;
 use std::collections::VecDeque;
 
@@ -82,6 +82,8 @@ pub(super) struct Replica<'a> {
     pub(super) waiting_until: f64,
     pub(super) scratch: Vec<Segment>,
     pub(super) prices: Prices,
+    /// Memory for the next step.
+    pub(super) load: Option<Box<StepLoad>>,
     /// Whether it takes requests, and since when it does not.
     pub(super) is_up: bool,
     pub(super) down_since: f64,
@@ -118,6 +120,7 @@ impl<'a> Replica<'a> {
             waiting_until: 0.0,
             scratch: Vec::new(),
             prices: Prices::new(),
+            load: None,
             is_up: true,
             down_since: 0.0,
             caught_up: 0.0,
