@@ -70,7 +70,7 @@ impl Histogram {
 
     /// Counts a duration several times.
     pub fn record_many(&mut self, seconds: f64, count: u64) {
-        if self.record_in_one_bin(seconds, 0.0, 1, count) || count == 0 {
+        if self.record_in_bins_at_hand(seconds, 0.0, 1, count) || count == 0 {
             return;
         }
         let seconds = within_limits(seconds);
@@ -86,7 +86,7 @@ impl Histogram {
     /// # Formula
     /// The sum is `each (steps first_s + growth_s steps (steps - 1) / 2)`.
     pub fn record_line(&mut self, first_s: f64, growth_s: f64, steps: u64, each: u64) {
-        if self.record_in_one_bin(first_s, growth_s, steps, each) || steps == 0 || each == 0 {
+        if self.record_in_bins_at_hand(first_s, growth_s, steps, each) || steps == 0 || each == 0 {
             return;
         }
         let first = within_limits(first_s);
@@ -101,21 +101,34 @@ impl Histogram {
         }
     }
 
-    /// The usual case: all of them lie in one bin that is there already.
+    /// The usual case: all of them lie in one bin that is there already, or in two neighbours.
     #[inline]
-    fn record_in_one_bin(&mut self, first_s: f64, growth_s: f64, steps: u64, each: u64) -> bool {
+    fn record_in_bins_at_hand(&mut self, first_s: f64, growth_s: f64, steps: u64, each: u64) -> bool {
         let last_s = first_s + growth_s * (float(steps) - 1.0);
-        let (low, high) = if growth_s >= 0.0 { (first_s, last_s) } else { (last_s, first_s) };
-        let bin = (low.to_bits() >> SHIFT).wrapping_sub(BASE + self.first_bin as u64);
-        let one = steps > 0 && low >= SMALLEST_S && low.to_bits() >> SHIFT == high.to_bits() >> SHIFT;
-        let Some(sum) = self.counts.get_mut(bin as usize).filter(|_| one) else { return false };
+        let (first, last) = (first_s.to_bits() >> SHIFT, last_s.to_bits() >> SHIFT);
+        let bin = first.wrapping_sub(BASE + self.first_bin as u64) as usize;
+        let usual = steps > 0 && growth_s >= 0.0 && first_s >= SMALLEST_S && last - first <= 1;
+        if !usual || bin.saturating_add(1) >= self.counts.len() {
+            return false;
+        }
+        let mut below = steps;
+        if first != last {
+            let edge = f64::from_bits(last << SHIFT);
+            // Steps before the edge, rounded up.
+            let before = (edge - first_s) / growth_s;
+            let whole = before as u64;
+            below = whole.saturating_add(u64::from(float(whole) < before)).clamp(1, steps);
+            let above = &mut self.counts[bin + 1];
+            *above = above.wrapping_add((steps - below).wrapping_mul(each));
+        }
+        let sum = &mut self.counts[bin];
+        *sum = sum.wrapping_add(below.wrapping_mul(each));
         let count = steps.wrapping_mul(each);
-        *sum = sum.wrapping_add(count);
         self.count = self.count.wrapping_add(count);
-        self.sum_s += 0.5 * (low + high) * float(count);
+        self.sum_s += 0.5 * (first_s + last_s) * float(count);
         if each > 0 {
-            self.min_s = self.min_s.min(low);
-            self.max_s = self.max_s.max(high);
+            self.min_s = self.min_s.min(first_s);
+            self.max_s = self.max_s.max(last_s);
         }
         true
     }
