@@ -46,8 +46,9 @@ fn settings(max_sequences: usize, cache_tokens: u64) -> EngineSettings {
     settings.max_sequences = Some(max_sequences as u64);
     settings.block_tokens = Some(1);
     settings.kv_blocks = Some(cache_tokens);
-    // The other simulation computes again whatever was preempted.
+    // The other simulation computes again whatever was preempted, and fills the cache to its last token.
     settings.prefix_caching = Some(false);
+    settings.watermark = Some(0.0);
     settings
 }
 

@@ -30,6 +30,9 @@ pub struct Scheduling {
     /// `--enable-prefix-caching`, SGLang's radix cache); absent means they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix_caching: Option<Sourced<bool>>,
+    /// Share of the cache's blocks that stays free when a request is admitted beside others; absent means none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watermark: Option<Sourced<f64>>,
     /// Whether attention is fused when the caller does not say; absent means it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash_attention: Option<Sourced<bool>>,

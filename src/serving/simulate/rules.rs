@@ -21,7 +21,7 @@ pub struct EngineSettings {
     pub kv_blocks: Option<u64>,
     /// Tokens of a block (vLLM `--block-size`); counted in blocks of this size, of one group of layers.
     pub block_tokens: Option<u64>,
-    /// Share of the blocks that stays free when a request is admitted (vLLM V0: 0.01).
+    /// Share of the blocks that stays free when a request is admitted beside others (vLLM V0: 0.01).
     pub watermark: Option<f64>,
     /// In which order requests that wait are admitted.
     pub order: Order,
@@ -76,7 +76,8 @@ impl Rules {
         if let Some(blocks) = settings.kv_blocks {
             pool.blocks = at_least_one("blocks of the cache", blocks)?.min(CachePool::UNLIMITED);
         }
-        let watermark = settings.watermark.unwrap_or(0.0);
+        let own = &model.deployment().engine().scheduling.watermark;
+        let watermark = settings.watermark.or(own.as_ref().map(|share| share.value)).unwrap_or(0.0);
         if !(0.0..1.0).contains(&watermark) {
             let expected = "a share of the blocks, from 0 to below 1";
             return Err(ServingError::Number { what: "the watermark", value: watermark, expected });
@@ -129,10 +130,8 @@ impl Rules {
 
     /// Whether the longest request has room when it is alone.
     fn check(&self, lengths: &Lengths) -> Result<(), ServingError> {
-        let (what, expected) =
-            ("blocks of the cache", "as many as the longest request and the watermark take, or more");
-        let needed = self.pool.blocks_of(lengths.longest_total()).saturating_add(self.watermark_blocks);
-        if needed > self.pool.blocks {
+        let (what, expected) = ("blocks of the cache", "as many as the longest request takes, or more");
+        if self.pool.blocks_of(lengths.longest_total()) > self.pool.blocks {
             return Err(ServingError::Number { what, value: self.pool.blocks as f64, expected });
         }
         // A step has a token for every sequence that may run.
