@@ -83,16 +83,22 @@ impl fmt::Display for Outcome {
             writeln!(f, "{} count, {start} at the start and {end} at the end do not", statistics.counted)?;
         }
         writeln!(f, "{:<6}{:>24}{:>24}{:>24}{:>24}", "", "mean", "p50", "p90", "p99")?;
+        // Without a latency in the summary, that of this run tells how long it was.
+        let grows = summary.ttft.is_none();
         let latencies = [
-            ("TTFT", &statistics.ttft),
-            ("TPOT", &statistics.tpot),
-            ("ITL", &statistics.itl),
-            ("E2E", &statistics.e2e),
-            ("queue", &statistics.queue),
+            ("TTFT", &statistics.ttft, grows),
+            ("TPOT", &statistics.tpot, false),
+            ("ITL", &statistics.itl, false),
+            ("E2E", &statistics.e2e, grows),
+            ("queue", &statistics.queue, grows),
         ];
-        for (name, latency) in latencies {
+        for (name, latency, grows) in latencies {
             let Some(Latency { mean, p50, p90, p99, .. }) = latency else { continue };
             write!(f, "{name:<6}")?;
+            if grows {
+                writeln!(f, "{:>24}", "grows with the run")?;
+                continue;
+            }
             [mean, p50, p90, p99].iter().try_for_each(|estimate| write!(f, "{:>24}", estimate.to_string()))?;
             writeln!(f)?;
         }

@@ -167,7 +167,7 @@ impl Recorder {
         let start = if counted.start == 0 { Totals::default() } else { batches[counted.start].start };
         // After its last arrival an open system drains, which is as little of its steady state as the start is. A run that leaves
         // nothing out on principle is measured as benchmark clients do, until the last answer.
-        let drains = self.settings.open && self.settings.warm_up != WarmUp::None;
+        let drains = self.settings.open && self.settings.warm_up != WarmUp::None && batches.len() >= FEWEST_BATCHES;
         let stop = match batches.get(counted.end) {
             Some(left_out) => left_out.start,
             None if drains || counted.start > 0 => batches.last().map_or(end, |last| last.start),
