@@ -38,13 +38,13 @@ pub(super) struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    /// Serves until everything is answered, or `go_on`, asked after every [`PACE`] requests, says no. Whether it came to the end.
+    /// Serves until everything is answered, or `go_on`, asked after every [`PACE`] arrivals and answers, says no. Whether it came to the end.
     pub(super) fn run(&mut self, mut go_on: impl FnMut(&mut Self) -> bool) -> bool {
         let mut asked_at = 0;
         self.look_ahead();
         while self.advance() {
-            if self.arrived - asked_at >= PACE {
-                asked_at = self.arrived;
+            if self.arrived + self.completed - asked_at >= PACE {
+                asked_at = self.arrived + self.completed;
                 if !go_on(self) {
                     return false;
                 }
@@ -198,5 +198,5 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Requests between two looks at progress.
-const PACE: u64 = 1024;
+/// Arrivals and answers between two looks at progress.
+const PACE: u64 = 2048;

@@ -253,10 +253,12 @@ impl<'a> Replica<'a> {
         let admitted = self.sequences.at_mut(slot);
         (admitted.held, admitted.held_tokens) = (held, tokens);
         admitted.computed = if resumes { tokens } else { hit.tokens.max(admitted.cached_for_sure()) };
-        // What is found again after a preemption was computed by the request itself.
-        if !resumes && first {
-            admitted.found = admitted.computed;
-            self.totals.cached_tokens += admitted.computed;
+        if !resumes {
+            if first {
+                admitted.found = admitted.computed;
+            }
+            // What it had there before a preemption it has computed itself.
+            self.totals.cached_tokens += admitted.computed.saturating_sub(admitted.own_until);
         }
         self.prompts.push_back(slot);
         true
