@@ -135,6 +135,15 @@ impl Setup {
         settings
     }
 
+    /// Half a block of every group of layers for each running sequence, as a share of the cache: what a line between blocks taken one by one may be off.
+    pub fn half_blocks(&self, mean_batch: f64) -> f64 {
+        let pool =
+            |engine: &'static str| model(self.model, engine).memory().cache_pool(2 * (self.prompt + self.output));
+        let blocks = |engine: &'static str| pool(engine).groups.iter().map(|group| group.count).sum::<u64>();
+        let total = self.settings().kv_blocks.unwrap() as f64;
+        0.5 * mean_batch * blocks(self.engine).max(blocks(OTHER)) as f64 / total
+    }
+
     pub fn simulation(&self) -> Simulation<'static> {
         let pool = |engine: &'static str, replicas: u32| Pool { model: model(self.model, engine), replicas };
         let simulation = match self.fleet {

@@ -271,7 +271,8 @@ impl<'a> Replica<'a> {
         let (start, index) = (self.start, self.index);
         let sequence = self.sequences.at_mut(slot);
         if sequence.admitted < 0.0 {
-            (sequence.admitted, sequence.found) = (start, sequence.cached_for_sure());
+            // An arrival may be a rounding later than the step that takes it.
+            (sequence.admitted, sequence.found) = (start.max(sequence.asked.arrival), sequence.cached_for_sure());
         }
         sink.log(start, index, sequence.asked.id, EventKind::Admitted);
     }

@@ -4,6 +4,7 @@
 //! are leapt over at once. An arrival may cut such a leap short, nothing else does.
 
 use super::decoding::Decoding;
+use super::fleet::ROUNDING;
 use super::kv::KvBlocks;
 use super::log::EventKind;
 use super::prefix::Segment;
@@ -155,7 +156,11 @@ impl<'a> Replica<'a> {
             // The step before ended at this moment.
             Plan::Forming => return self.step + self.rules.wait_steps,
             Plan::Prompts { .. } => 0,
-            Plan::Leap(line) => line.step_at(Seconds::from_seconds(now - self.start)),
+            // What comes at the end of a step comes before the next one, whatever rounding says.
+            Plan::Leap(line) => {
+                let passed = now - self.start - ROUNDING * now;
+                line.step_at(Seconds::from_seconds(passed)).min(self.plan_steps - 1)
+            }
         };
         self.step + running + 1 + self.rules.wait_steps
     }
