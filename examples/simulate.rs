@@ -1,21 +1,13 @@
 //! What will requests feel? Simulates every one of them, random or from a trace, and says how certain the answer is.
 // ci: args --requests 20000 --slo-ttft-ms 200 --slo-tpot-ms 12
-// ci: args --engine ideal --mode step --requests 2000 --json
-// ci: args --model llama-3.1-70b --count 4 --rate 30 --requests 5000
 
 mod shared;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use llm_roofline::prelude::*;
-use llm_roofline::serving::simulate::{EngineSettings, Outcome, Simulation};
+use llm_roofline::serving::simulate::{EngineSettings, Simulation};
 use llm_roofline::workload::{Lengths, Slo, Workload};
 use std::{error::Error, time::Instant};
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Mode {
-    Leap,
-    Step,
-}
 
 /// Simulates a deployment request by request.
 #[derive(Parser)]
@@ -45,13 +37,13 @@ struct Arguments {
     /// Sequences that run at once at most (vLLM --max-num-seqs)
     #[arg(long)]
     max_sequences: Option<u64>,
-    #[arg(long, value_enum, default_value_t = Mode::Leap)]
-    mode: Mode,
+    /// Leap over decode steps between events, or run every step
+    #[arg(long, value_parser = ["leap", "step"], default_value = "leap")]
+    mode: String,
     #[arg(long)]
     slo_ttft_ms: Option<f64>,
     #[arg(long)]
     slo_tpot_ms: Option<f64>,
-    /// Nothing but the report
     #[arg(long)]
     json: bool,
 }
@@ -63,13 +55,12 @@ fn main() -> std::process::ExitCode {
 fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let system = System::new(shared::device(&arguments.device)?, arguments.count)?;
     let model = StepModel::compile(&shared::deployment(&arguments.model, system, &arguments.engine, None, None)?)?;
-    let mut slo = Slo::default();
-    (slo.ttft, slo.tpot) =
-        (arguments.slo_ttft_ms.map(Seconds::from_millis), arguments.slo_tpot_ms.map(Seconds::from_millis));
-    let mut settings = EngineSettings::default();
+    let (mut slo, mut settings) = (Slo::default(), EngineSettings::default());
+    slo.ttft = arguments.slo_ttft_ms.map(Seconds::from_millis);
+    slo.tpot = arguments.slo_tpot_ms.map(Seconds::from_millis);
     settings.max_sequences = arguments.max_sequences;
-    let simulation = Simulation::new(&model).with_seed(arguments.seed).with_slo(slo).with_settings(settings);
-    let simulation = if arguments.mode == Mode::Step { simulation.stepping() } else { simulation };
+    let leaping = Simulation::new(&model).with_seed(arguments.seed).with_slo(slo).with_settings(settings);
+    let simulation = if arguments.mode == "step" { leaping.stepping() } else { leaping };
     let rate = arguments.rate.map(RequestsPerSecond::from_requests_per_second);
     let trace = arguments.trace.as_ref().map(|file| shared::trace(file, rate, &model)).transpose()?;
     let lengths = Lengths::fixed(arguments.prompt, arguments.output)?;
@@ -79,18 +70,11 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
         Some(trace) => simulation.replay(trace)?,
         None => simulation.run(&workload, arguments.requests)?,
     };
-    let wall = start.elapsed().as_secs_f64();
+    let (wall, steps) = (start.elapsed().as_secs_f64(), outcome.steps);
+    let (speed, step_speed) = (outcome.completed as f64 / wall, steps as f64 / wall);
     if arguments.json {
-        return Ok(json(&outcome, wall));
+        let more = format!(r#","wall_seconds":{wall},"requests_per_second":{speed},"steps":{steps}}}"#);
+        return Ok(format!("{}{more}\n", outcome.summary.to_json().trim_end_matches('}')));
     }
-    let (rate, steps) = (outcome.completed as f64 / wall, outcome.steps as f64 / wall);
-    Ok(format!("{outcome}\n\nsimulated in {:.1} ms: {rate:.0} requests/s, {steps:.0} steps/s\n", wall * 1e3))
-}
-
-fn json(outcome: &Outcome, wall: f64) -> String {
-    let summary = outcome.summary.to_json();
-    let rate = outcome.completed as f64 / wall;
-    let steps = outcome.steps;
-    let keys = format!(r#","wall_seconds":{wall},"requests_per_second":{rate},"steps":{steps}}}"#);
-    format!("{}{keys}\n", summary.trim_end_matches('}'))
+    Ok(format!("{outcome}\n\nsimulated in {:.1} ms: {speed:.0} requests/s, {step_speed:.0} steps/s\n", wall * 1e3))
 }
