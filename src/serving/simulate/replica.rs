@@ -154,7 +154,7 @@ impl<'a> Replica<'a> {
         let running = match self.plan {
             Plan::Idle => return 0,
             // The step before ended at this moment.
-            Plan::Forming => return self.step + self.rules.wait_steps,
+            Plan::Forming => return self.step.saturating_add(self.rules.wait_steps),
             Plan::Prompts { .. } => 0,
             // What comes at the end of a step comes before the next one, whatever rounding says.
             Plan::Leap(line) => {
@@ -162,7 +162,7 @@ impl<'a> Replica<'a> {
                 line.step_at(Seconds::from_seconds(passed)).min(self.plan_steps - 1)
             }
         };
-        self.step + running + 1 + self.rules.wait_steps
+        (self.step + running + 1).saturating_add(self.rules.wait_steps)
     }
 
     /// Ends a leap before the step of this number.

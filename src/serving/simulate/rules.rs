@@ -4,6 +4,7 @@ use super::waiting::Order;
 use crate::engine::{Exhaustion, PromptPolicy};
 use crate::memory::{CachePool, MemoryModel};
 use crate::serving::ServingError;
+use crate::serving::error::{above_zero, not_negative};
 use crate::serving::rules::ServingRules;
 use crate::step::StepModel;
 use crate::units::{BytesPerSecond, Seconds};
@@ -97,6 +98,10 @@ impl Rules {
         let caches = caches.as_ref().is_some_and(|rule| rule.value);
         // States are not kept block by block: what is found of the keys and values is of no use without them.
         let has_states = pool.per_sequence > 0 || pool.max_sequences.is_some();
+        if let Some(bandwidth) = settings.swap_bandwidth {
+            above_zero("the bandwidth of swapping in bytes per second", bandwidth.as_bytes_per_second())?;
+        }
+        let front_end = settings.front_end.unwrap_or(engine.front_end).as_seconds();
         let host = model.deployment().system().device().host_link().map(|link| link.bandwidth.value);
         let bandwidth = settings.swap_bandwidth.or(host).map_or(0.0, BytesPerSecond::as_bytes_per_second);
         let rules = Self {
@@ -111,7 +116,7 @@ impl Rules {
             // Without a link caches are computed again.
             swap: exhaustion == Exhaustion::Swap && bandwidth > 0.0,
             swap_seconds_per_byte: bandwidth.recip(),
-            front_end_s: settings.front_end.unwrap_or(engine.front_end).as_seconds(),
+            front_end_s: not_negative("the time of a request outside of steps in seconds", front_end)?,
             pool,
             stepping: false,
         };

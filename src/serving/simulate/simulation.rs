@@ -346,7 +346,8 @@ impl<'a> Simulation<'a> {
                     self.speculation.map(|model| Speculating::new(model, self.seed.wrapping_add(u64::from(index))));
                 replicas.push(replica);
             }
-            recording.devices += pool.replicas * pool.model.deployment().devices_per_replica();
+            let devices = pool.replicas.saturating_mul(pool.model.deployment().devices_per_replica());
+            recording.devices = recording.devices.saturating_add(devices);
         }
         let count = replicas.len();
         let entry = match self.transfer {
@@ -358,6 +359,12 @@ impl<'a> Simulation<'a> {
             return Err(ServingError::Number { what: "number of replicas", value: 0.0, expected });
         }
         self.check_outages(count)?;
+        if let Some(fewest) =
+            self.autoscaler.map(|autoscaler| autoscaler.fewest).filter(|fewest| *fewest as usize > count)
+        {
+            let expected = "no more than the simulation has";
+            return Err(ServingError::Number { what: "fewest replicas", value: f64::from(fewest), expected });
+        }
         if let Some(fewest) = self.autoscaler.map(|autoscaler| autoscaler.fewest)
             && self.transfer.is_some()
             && fewest as usize <= entry.end
