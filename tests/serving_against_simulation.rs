@@ -1,25 +1,16 @@
 //! The analytic steady state against a simulation that goes step by step, on the same step model.
 
+#[path = "common/load_cases.rs"]
+mod load_cases;
 #[path = "common/stepping/mod.rs"]
 mod stepping;
 
 use llm_roofline::engine::PromptPolicy;
 use llm_roofline::prelude::*;
 use llm_roofline::serving::Server;
-use llm_roofline::workload::{LengthDistribution, Lengths, Slo};
+use llm_roofline::workload::Slo;
+use load_cases::{CASES, Case, lengths};
 use stepping::{Arrivals, Lengths as Asked, Policy, Random, Simulation, Start, mean, percentile, poisson};
-
-/// Model, format, device, devices, engine, prompt, output, spread of both lengths.
-type Case = (&'static str, &'static str, &'static str, u32, &'static str, u64, u64, f64);
-
-const CASES: [Case; 6] = [
-    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "vllm-2026", 1024, 256, 0.0),
-    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "vllm-2026", 200, 200, 0.0),
-    ("llama-3.1-70b", "fp8", "h100-sxm-80gb", 4, "vllm-2026", 1024, 512, 0.2),
-    ("llama-3.1-8b", "fp8", "l4-24gb", 1, "vllm-2026", 500, 300, 0.5),
-    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "sglang-2026", 1024, 256, 0.0),
-    ("qwen3-30b-a3b", "fp8", "h100-sxm-80gb", 1, "vllm-2026", 1000, 300, 0.5),
-];
 
 fn model(case: &Case) -> StepModel {
     let (model, format, device, count, engine, ..) = *case;
@@ -31,15 +22,6 @@ fn model(case: &Case) -> StepModel {
     engine.scheduling.prompt_wait_steps = None;
     let deployment = Deployment::new(catalog.model(model).unwrap(), system).with_engine(engine);
     StepModel::compile(&deployment.with_weights(format.parse().unwrap())).unwrap()
-}
-
-fn lengths(case: &Case) -> Lengths {
-    let (.., prompt, output, spread) = *case;
-    if spread == 0.0 {
-        return Lengths::fixed(prompt, output).unwrap();
-    }
-    let around = |tokens| LengthDistribution::uniform_ratio(tokens, spread).unwrap();
-    Lengths::independent(around(prompt), around(output)).unwrap()
 }
 
 fn asked(case: &Case, count: usize) -> Vec<Asked> {

@@ -2,6 +2,8 @@
 //! the front end and the steps that an arrival waits.
 #![cfg(feature = "random")]
 
+#[path = "common/load_cases.rs"]
+mod load_cases;
 #[path = "common/served.rs"]
 mod served;
 
@@ -10,35 +12,15 @@ use llm_roofline::prelude::*;
 use llm_roofline::serving::Server;
 use llm_roofline::serving::metrics::{LoadSummary, Percentiles};
 use llm_roofline::serving::simulate::{Outcome, Simulation};
-use llm_roofline::workload::{Arrivals, LengthDistribution, Lengths, Slo, Workload};
+use llm_roofline::workload::{Arrivals, Slo, Workload};
+use load_cases::{CASES, Case, lengths};
 use served::compile;
-
-/// Model, format, device, devices, engine, prompt, output, spread of both lengths.
-type Case = (&'static str, &'static str, &'static str, u32, &'static str, u64, u64, f64);
-
-const CASES: [Case; 6] = [
-    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "vllm-2026", 1024, 256, 0.0),
-    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "vllm-2026", 200, 200, 0.0),
-    ("llama-3.1-70b", "fp8", "h100-sxm-80gb", 4, "vllm-2026", 1024, 512, 0.2),
-    ("llama-3.1-8b", "fp8", "l4-24gb", 1, "vllm-2026", 500, 300, 0.5),
-    ("llama-3.1-8b", "bf16", "h100-sxm-80gb", 1, "sglang-2026", 1024, 256, 0.0),
-    ("qwen3-30b-a3b", "fp8", "h100-sxm-80gb", 1, "vllm-2026", 1000, 300, 0.5),
-];
 
 const REQUESTS: u64 = 40_000;
 
 fn model(case: &Case) -> StepModel {
     let (model, format, device, count, engine, ..) = *case;
     compile(model, device, count, format, engine)
-}
-
-fn lengths(case: &Case) -> Lengths {
-    let (.., prompt, output, spread) = *case;
-    if spread == 0.0 {
-        return Lengths::fixed(prompt, output).unwrap();
-    }
-    let around = |tokens| LengthDistribution::uniform_ratio(tokens, spread).unwrap();
-    Lengths::independent(around(prompt), around(output)).unwrap()
 }
 
 /// What was predicted and what was simulated, times in ms, with how far the one may be from the other.

@@ -1,16 +1,17 @@
 //! Independent runs put together.
 #![cfg(feature = "random")]
 
+#[path = "common/served.rs"]
+mod served;
+
 use llm_roofline::prelude::*;
 use llm_roofline::serving::simulate::Simulation;
 use llm_roofline::workload::{Lengths, Workload};
+use served::compile;
 use std::num::NonZeroUsize;
 
 fn model() -> StepModel {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device("h100-sxm-80gb").unwrap(), 1).unwrap();
-    let deployment = Deployment::new(catalog.model("llama-3.1-8b").unwrap(), system);
-    StepModel::compile(&deployment.with_engine(catalog.engine("vllm-2026").unwrap())).unwrap()
+    compile("llama-3.1-8b", "h100-sxm-80gb", 1, "bf16", "vllm-2026")
 }
 
 fn threads(count: usize) -> NonZeroUsize {

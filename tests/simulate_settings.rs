@@ -1,15 +1,16 @@
 //! Settings that no engine could run are refused, and those that are only odd do no harm.
 #![cfg(feature = "random")]
 
+#[path = "common/served.rs"]
+mod served;
+
 use llm_roofline::prelude::*;
 use llm_roofline::serving::simulate::{Autoscaler, EngineSettings, FleetView, Simulation};
 use llm_roofline::workload::{Lengths, Workload};
+use served::compile;
 
 fn model() -> StepModel {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device("h100-sxm-80gb").unwrap(), 1).unwrap();
-    let deployment = Deployment::new(catalog.model("llama-3.1-8b").unwrap(), system);
-    StepModel::compile(&deployment.with_engine(catalog.engine("vllm-2026").unwrap())).unwrap()
+    compile("llama-3.1-8b", "h100-sxm-80gb", 1, "bf16", "vllm-2026")
 }
 
 fn workload() -> Workload {
