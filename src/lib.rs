@@ -99,6 +99,7 @@ pub mod memory;
 pub mod model;
 pub mod numeric;
 pub mod operator;
+pub mod planner;
 pub mod prelude;
 pub mod profile;
 pub mod queueing;

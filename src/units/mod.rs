@@ -332,9 +332,34 @@ quantity! {
     show { "USD/h" }
 }
 
+quantity! {
+    /// An amount of money in US dollars.
+    Usd, "an amount of money", base from_usd / as_usd,
+    named {},
+    text { "USD" => Decimal(0), "$" => Decimal(0) },
+    show { "USD" }
+}
+
+quantity! {
+    /// A price of tokens in US dollars per million. The name of the field or method that holds one says which tokens.
+    UsdPerMillionTokens, "a price of tokens", base from_usd_per_million_tokens / as_usd_per_million_tokens,
+    named {},
+    text { "USD/Mtok" => Decimal(0), "$/Mtok" => Decimal(0) },
+    show { "USD/Mtok" }
+}
+
+quantity! {
+    /// Energy per token.
+    JoulesPerToken, "an energy per token", base from_joules_per_token / as_joules_per_token,
+    named { from_kwh_per_million_tokens / as_kwh_per_million_tokens = 3.6 / 1.0; },
+    text { "J/tok" => Decimal(0), "mJ/tok" => Decimal(-3), "kJ/tok" => Decimal(3), "kWh/Mtok" => Times(3.6) },
+    show { "mJ/tok", "J/tok", "kJ/tok" }
+}
+
 quotient!(Bytes / BytesPerSecond = Seconds);
 quotient!(Flops / FlopsPerSecond = Seconds);
 quotient!(Joules / Watts = Seconds);
+quotient!(Watts / TokensPerSecond = JoulesPerToken);
 
 impl Div<Bytes> for Flops {
     type Output = FlopsPerByte;
@@ -354,6 +379,35 @@ impl Mul<BytesPerSecond> for FlopsPerByte {
     type Output = FlopsPerSecond;
     fn mul(self, bandwidth: BytesPerSecond) -> FlopsPerSecond {
         FlopsPerSecond(self.0 * bandwidth.0)
+    }
+}
+
+impl Mul<Seconds> for UsdPerHour {
+    type Output = Usd;
+    fn mul(self, time: Seconds) -> Usd {
+        Usd(self.0 * time.0 / 3600.0)
+    }
+}
+
+impl Div<UsdPerHour> for Usd {
+    type Output = Seconds;
+    fn div(self, price: UsdPerHour) -> Seconds {
+        Seconds(self.0 / price.0 * 3600.0)
+    }
+}
+
+impl Div<TokensPerSecond> for UsdPerHour {
+    type Output = UsdPerMillionTokens;
+    /// What a million tokens cost of something that makes so many per second: `price / (3600 rate) * 10^6`.
+    fn div(self, rate: TokensPerSecond) -> UsdPerMillionTokens {
+        UsdPerMillionTokens(self.0 / 3600.0 / rate.0 * 1e6)
+    }
+}
+
+impl UsdPerMillionTokens {
+    /// What so many tokens cost.
+    pub const fn of_tokens(self, tokens: f64) -> Usd {
+        Usd(self.0 * tokens / 1e6)
     }
 }
 

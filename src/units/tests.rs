@@ -63,6 +63,19 @@ fn quotients_have_the_right_dimension() {
     assert_eq!(ridge.as_flops_per_byte(), 208.0); // Chen (kipply), Transformer Inference Arithmetic, 2022
 }
 
+#[test]
+fn money_and_energy_per_token() {
+    assert_eq!((UsdPerHour::from_usd_per_hour(2.0) * Seconds::from_seconds(1800.0)).as_usd(), 1.0);
+    assert_eq!((Usd::from_usd(1.0) / UsdPerHour::from_usd_per_hour(2.0)).as_seconds(), 1800.0);
+    // A thousand tokens a second are 3.6 million an hour.
+    let price = UsdPerHour::from_usd_per_hour(3.6) / TokensPerSecond::from_tokens_per_second(1000.0);
+    assert!((price.as_usd_per_million_tokens() - 1.0).abs() < 1e-12);
+    assert_eq!(price.of_tokens(2e6).as_usd(), 2.0 * price.as_usd_per_million_tokens());
+    let energy = Watts::from_watts(700.0) / TokensPerSecond::from_tokens_per_second(100.0);
+    assert_eq!((energy.as_joules_per_token(), energy.to_string()), (7.0, "7.00 J/tok".into()));
+    assert!((JoulesPerToken::from_joules_per_token(3.6).as_kwh_per_million_tokens() - 1.0).abs() < 1e-12);
+}
+
 proptest! {
     #[test]
     fn written_text_reads_back_equal(value in 0f64..1e18, small in 1e-12f64..1.0) {

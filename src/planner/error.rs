@@ -1,0 +1,86 @@
+//! Questions that a planner cannot answer.
+
+use crate::hardware::{DeviceError, SystemError};
+use crate::request::RequestError;
+use crate::serving::ServingError;
+use crate::speculative::SpeculationError;
+use crate::step::CompileError;
+use crate::workload::WorkloadError;
+
+/// Why there is no answer: for a whole question, or for one deployment of many.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlannerError {
+    /// The deployment is impossible.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// The load cannot be served.
+    #[error(transparent)]
+    Serving(#[from] ServingError),
+    /// The request cannot be answered.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The device with other specifications is none.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// There is no such number of devices.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// The drafter is impossible.
+    #[error(transparent)]
+    Speculation(#[from] SpeculationError),
+    /// The description of the load is wrong.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// Nobody's price of the device is known.
+    #[error("no price of {device} is known{}: state one with PriceChoice::Fixed", .provider.as_ref().map(|of| format!(" from {of}")).unwrap_or_default())]
+    NoPrice {
+        /// Name of the device.
+        device: String,
+        /// Whose price was asked for, if it had to be somebody's.
+        provider: Option<String>,
+    },
+    /// The power of the device is not known.
+    #[error("the thermal design power of {device} is not known")]
+    NoPower {
+        /// Name of the device.
+        device: String,
+    },
+    /// A number that is no number of what it should count.
+    #[error("{what} is {value}, expected {expected}")]
+    Number {
+        /// What it is.
+        what: &'static str,
+        /// The value.
+        value: f64,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// A list with nothing in it.
+    #[error("{what}: there is nothing in the list, expected at least one")]
+    Empty {
+        /// What is listed.
+        what: &'static str,
+    },
+    /// The caller wanted no more.
+    #[error("stopped by the caller")]
+    Cancelled,
+}
+
+/// The value, if it is finite and above 0.
+pub(super) fn above_zero(what: &'static str, value: f64) -> Result<f64, PlannerError> {
+    let expected = "a finite number above 0";
+    if value > 0.0 && value.is_finite() { Ok(value) } else { Err(PlannerError::Number { what, value, expected }) }
+}
+
+/// The value, if it is finite and not negative.
+pub(super) fn not_negative(what: &'static str, value: f64) -> Result<f64, PlannerError> {
+    let expected = "a finite number, 0 or more";
+    if value >= 0.0 && value.is_finite() { Ok(value) } else { Err(PlannerError::Number { what, value, expected }) }
+}
+
+/// The value, if it is a share from 0 to 1.
+pub(super) fn share(what: &'static str, value: f64) -> Result<f64, PlannerError> {
+    let expected = "a number from 0 to 1";
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(PlannerError::Number { what, value, expected }) }
+}
