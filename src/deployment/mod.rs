@@ -190,20 +190,29 @@ impl Deployment {
     /// # Errors
     /// [`DeploymentError`] if the model or the engine cannot be one, devices are missing, or heads, layers or experts cannot be divided.
     pub fn check(&self) -> Result<(), DeploymentError> {
-        self.layout.check(self.system.count())?;
+        self.check_parts()?;
+        self.check_layout()
+    }
+
+    /// Whether the model and the engine can be any.
+    pub(crate) fn check_parts(&self) -> Result<(), DeploymentError> {
         self.engine.check()?;
         if let Some(host) = &self.host {
             host.engine().check()?;
         }
         match &self.model.body {
-            ModelBody::Architecture(architecture) => {
-                architecture.check()?;
-                self.layout.check_architecture(architecture)?;
-            }
-            ModelBody::Totals(totals) => {
-                totals.clone().checked()?;
-                self.layout.check_totals()?;
-            }
+            ModelBody::Architecture(architecture) => architecture.check()?,
+            ModelBody::Totals(totals) => drop(totals.clone().checked()?),
+        }
+        Ok(())
+    }
+
+    /// Whether a model and an engine that were checked can be laid out so.
+    pub(crate) fn check_layout(&self) -> Result<(), DeploymentError> {
+        self.layout.check(self.system.count())?;
+        match &self.model.body {
+            ModelBody::Architecture(architecture) => self.layout.check_architecture(architecture)?,
+            ModelBody::Totals(_) => self.layout.check_totals()?,
         }
         self.check_unequal()?;
         self.check_offload()

@@ -10,6 +10,6 @@ mod root;
 
 pub use error::NumericError;
 pub(crate) use integer::float;
-pub use integer::{largest_where, smallest_where};
+pub use integer::{bisect, largest_where, largest_where_until, smallest_where};
 pub use line::{Line, fit_line};
 pub use root::{Tolerance, find_root, find_root_above};

@@ -50,7 +50,7 @@ mod steady;
 mod whole_batch;
 
 pub use capacity::{
-    Binding, Capacity, Criterion, CurvePoint, Knee, Stability, Statistic, Target, TargetBreach, Verdict,
+    Binding, Capacity, Criterion, CurvePoint, Knee, Need, Stability, Statistic, Target, TargetBreach, Verdict,
 };
 pub use disaggregated::{
     Bottleneck, Disaggregated, DisaggregatedState, KvTransfer, Pool, PromptOrder, Reuse, Split, balanced_ratio,

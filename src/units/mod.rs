@@ -417,6 +417,11 @@ impl RequestsPerSecond {
         Seconds(1.0 / self.0)
     }
 
+    /// Tokens per second if every request has so many, on average.
+    pub const fn token_rate(self, tokens_per_request: f64) -> TokensPerSecond {
+        TokensPerSecond(self.0 * tokens_per_request)
+    }
+
     /// How many requests come, on average, in this time.
     pub const fn requests_in(self, time: Seconds) -> f64 {
         self.0 * time.0

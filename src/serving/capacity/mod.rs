@@ -1,16 +1,18 @@
 //! What a planner asks: how much of a load meets a target, and what it would take.
 
 mod curve;
+mod need;
 mod stability;
 mod target;
 
 pub use curve::{CurvePoint, Knee};
+pub use need::Need;
 pub use stability::{Stability, Verdict};
 pub use target::{Criterion, Statistic, Target, TargetBreach};
 
 use super::error::not_negative;
 use super::{Limit, Server, ServingError, SteadyState};
-use crate::numeric::largest_where;
+use crate::numeric::{bisect, largest_where_until};
 use crate::queueing::QueueError;
 use crate::units::{RequestsPerSecond, Seconds};
 use std::fmt;
@@ -72,7 +74,7 @@ impl Server<'_> {
     /// The largest rate of independent requests that meets a target.
     ///
     /// # Method
-    /// Bisection over multiples of 2^-20 of [`max_rate`](Server::max_rate) with fixed midpoints. So a looser target never has a smaller answer, even where latencies
+    /// Bisection over multiples of 2^-20 of [`max_rate`](Server::max_rate), always with the same midpoints. So a looser target never has a smaller answer, even where latencies
     /// are not exactly monotone in the rate, and the next larger multiple breaks the target.
     ///
     /// # Errors
@@ -101,16 +103,28 @@ impl Server<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_rate_under(&self, target: &Target) -> Result<Capacity, ServingError> {
-        let rate = |tick: u64| self.max_rate() * (tick as f64 / TICKS as f64);
+        let found = self.rates_under(target, |_, _| false)?;
+        let rate = if found.breach_alone.is_some() { RequestsPerSecond::ZERO } else { self.rate_at(found.loads.0) };
+        let binding = self.binding(target, &found);
+        let concurrency = found.state.summary.e2e.map_or(0.0, |e2e| rate.requests_in(e2e.mean));
+        Ok(Capacity { rate, concurrency, state: found.state, binding })
+    }
+
+    /// The rate of a tick.
+    fn rate_at(&self, tick: u64) -> RequestsPerSecond {
+        self.max_rate() * (tick as f64 / TICKS as f64)
+    }
+
+    /// Narrows the largest rate that meets a target, in ticks, until that is enough.
+    fn rates_under(&self, target: &Target, enough: impl FnMut(u64, u64) -> bool) -> Result<Narrowed, ServingError> {
         let slo = target.slo();
-        let found = self.largest_load(target, TICKS - 1, |tick| match self.open_loop(rate(tick), &slo) {
+        let state = |tick: u64| match self.open_loop(self.rate_at(tick), &slo) {
             // Next to the largest rate a queue may say that it is the larger one.
             Err(ServingError::Queue(QueueError::Unstable { .. })) => self.open_loop(self.max_rate(), &slo),
             state => state,
-        })?;
-        let rate = found.load.map_or(RequestsPerSecond::ZERO, rate);
-        let concurrency = found.state.summary.e2e.map_or(0.0, |e2e| rate.requests_in(e2e.mean));
-        Ok(Capacity { rate, concurrency, state: found.state, binding: found.binding })
+        };
+        let narrow = |holds: &mut dyn FnMut(u64) -> bool| Some(bisect(0, TICKS, holds, enough));
+        self.narrowed(target, state, narrow)
     }
 
     /// The largest number of requests in flight that meets a target, where every answer is followed by the next request at once.
@@ -130,6 +144,22 @@ impl Server<'_> {
     /// # Errors
     /// [`ServingError::Number`] for a time that is negative or not finite.
     pub fn max_users_under(&self, target: &Target, think_time: Seconds) -> Result<Capacity, ServingError> {
+        let found = self.users_under(target, think_time, |_, _| false)?;
+        let (rate, users) = match found.breach_alone {
+            Some(_) => (RequestsPerSecond::ZERO, 0),
+            None => (found.state.rate, found.loads.0),
+        };
+        let binding = self.binding(target, &found);
+        Ok(Capacity { rate, concurrency: users as f64, state: found.state, binding })
+    }
+
+    /// Narrows the largest number of users that meets a target until that is enough.
+    fn users_under(
+        &self,
+        target: &Target,
+        think_time: Seconds,
+        enough: impl FnMut(u64, u64) -> bool,
+    ) -> Result<Narrowed, ServingError> {
         let think = not_negative("the time to think in seconds", think_time.as_seconds())?;
         let (slots, _) = self.rules().slots();
         let (slots, rate) = (slots as f64, self.max_rate().as_requests_per_second());
@@ -138,24 +168,23 @@ impl Server<'_> {
         let waits = target.criteria().any(|criterion| grows_with_queue(&criterion));
         let most = if waits { MOST_USERS as u64 } else { busy };
         let state = |users: u64| self.closed_loop(users.max(1) as f64, think_time, &target.slo());
-        let found = self.largest_load(target, most, state)?;
-        let (rate, users) = found.load.map_or((RequestsPerSecond::ZERO, 0), |users| (found.state.rate, users));
-        Ok(Capacity { rate, concurrency: users as f64, state: found.state, binding: found.binding })
+        let narrow = |holds: &mut dyn FnMut(u64) -> bool| largest_where_until(1, most, holds, enough);
+        self.narrowed(target, state, narrow)
     }
 
-    /// The largest load from 1 to `most` that meets a target; at 0 a request is alone.
-    fn largest_load(
+    /// Bounds of the largest load that meets a target; at load 0 a request is alone.
+    fn narrowed(
         &self,
         target: &Target,
-        most: u64,
         state: impl Fn(u64) -> Result<SteadyState, ServingError>,
-    ) -> Result<Found, ServingError> {
+        narrow: impl FnOnce(&mut dyn FnMut(u64) -> bool) -> Option<(u64, u64)>,
+    ) -> Result<Narrowed, ServingError> {
         let alone = state(0)?;
         if let Some(breach) = nearest(target, &alone) {
-            return Ok(Found { load: None, state: alone, binding: Binding::Unloaded(breach) });
+            return Ok(Narrowed { loads: (0, 1), state: alone, beyond: None, breach_alone: Some(breach) });
         }
         let (mut error, mut best, mut beyond) = (None, None, None);
-        let load = largest_where(1, most, |load| match state(load) {
+        let loads = narrow(&mut |load| match state(load) {
             Ok(state) if target.is_met(&state) => {
                 best = Some(state);
                 true
@@ -172,19 +201,30 @@ impl Server<'_> {
         if let Some(error) = error {
             return Err(error);
         }
-        let state = best.unwrap_or(alone);
+        Ok(Narrowed { loads: loads.unwrap_or((0, 1)), state: best.unwrap_or(alone), beyond, breach_alone: None })
+    }
+
+    /// Why a load cannot be larger than the one that was found.
+    fn binding(&self, target: &Target, found: &Narrowed) -> Binding {
+        if let Some(breach) = found.breach_alone {
+            return Binding::Unloaded(breach);
+        }
         // The last state that broke the target is that of one more.
-        let breach = beyond.and_then(|beyond| nearest(target, &beyond));
-        let binding = breach.map_or_else(|| Binding::Deployment(self.saturated().limit), Binding::Target);
-        Ok(Found { load, state, binding })
+        let breach = found.beyond.as_ref().and_then(|beyond| nearest(target, beyond));
+        breach.map_or_else(|| Binding::Deployment(self.saturated().limit), Binding::Target)
     }
 }
 
-/// What a search found.
-struct Found {
-    load: Option<u64>,
+/// What is known of the largest load that meets a target.
+struct Narrowed {
+    /// The largest load that is known to meet it, and the smallest that is known not to.
+    loads: (u64, u64),
+    /// The steady state at the former.
     state: SteadyState,
-    binding: Binding,
+    /// The steady state at the latter, if that was looked at.
+    beyond: Option<SteadyState>,
+    /// What already a request that is alone breaks.
+    breach_alone: Option<TargetBreach>,
 }
 
 /// The condition that is broken by most, as a factor.

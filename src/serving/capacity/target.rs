@@ -222,6 +222,40 @@ impl Target {
         Ok(self)
     }
 
+    /// With limits that keep these ones even if times to first token are so many times as long, and all other times so many: limits of the whole
+    /// answer are divided by the larger factor. By this a pessimistic end of an interval is asked of the same steady states.
+    ///
+    /// # Errors
+    /// [`ServingError::Number`] for a factor that is not finite and above 0.
+    ///
+    /// ```
+    /// use llm_roofline::serving::{Statistic, Target};
+    /// use llm_roofline::workload::Slo;
+    /// let target = Target::at(&Slo::ttft_tpot("600 ms".parse()?, "30 ms".parse()?), Statistic::P99)?;
+    /// assert_eq!(target.tightened(2.0, 1.5)?.to_string(), "p99 TTFT <= 300 ms, p99 TPOT <= 20.0 ms");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tightened(&self, first_token: f64, others: f64) -> Result<Self, ServingError> {
+        let first = above_zero("the factor of times to first token", first_token)?;
+        let others = above_zero("the factor of times", others)?;
+        let factor = |metric: Metric| match metric {
+            Metric::Ttft => first,
+            Metric::Tpot | Metric::Itl => others,
+            Metric::E2e => first.max(others),
+        };
+        let divided = |limit: Option<Seconds>, metric| limit.map(|limit| limit / factor(metric));
+        let shorter = |slo: &Slo| {
+            let mut slo = *slo;
+            slo.ttft = divided(slo.ttft, Metric::Ttft);
+            slo.tpot = divided(slo.tpot, Metric::Tpot);
+            slo.itl = divided(slo.itl, Metric::Itl);
+            slo.e2e = divided(slo.e2e, Metric::E2e);
+            slo
+        };
+        let latencies = self.latencies.iter().map(|&(metric, statistic, limit)| (metric, statistic, limit / factor(metric)));
+        Ok(Self { latencies: latencies.collect(), goodput: self.goodput.map(|(slo, share)| (shorter(&slo), share)) })
+    }
+
     /// Its conditions.
     pub fn criteria(&self) -> impl Iterator<Item = Criterion> + '_ {
         let latency = |&(metric, statistic, limit): &_| Criterion::Latency { metric, statistic, limit };
@@ -250,18 +284,22 @@ impl Target {
     /// The conditions that a steady state under [`slo`](Self::slo) does not meet. A latency that does not exist (the pace of answers of one token) breaks no limit;
     /// an unstable state breaks all.
     pub fn breaches(&self, state: &SteadyState) -> Vec<TargetBreach> {
-        self.broken(state).collect()
+        self.broken(&state.summary).collect()
+    }
+
+    /// The same of a report whose good requests were counted under [`slo`](Self::slo): that of a simulation, or of several replicas.
+    pub fn breaches_in(&self, summary: &LoadSummary) -> Vec<TargetBreach> {
+        self.broken(summary).collect()
     }
 
     /// Whether a steady state under [`slo`](Self::slo) meets all conditions.
     pub fn is_met(&self, state: &SteadyState) -> bool {
-        self.broken(state).next().is_none()
+        self.broken(&state.summary).next().is_none()
     }
 
-    fn broken<'a>(&'a self, state: &'a SteadyState) -> impl Iterator<Item = TargetBreach> + 'a {
-        let summary = &state.summary;
+    fn broken<'a>(&'a self, summary: &'a LoadSummary) -> impl Iterator<Item = TargetBreach> + 'a {
         let latencies = self.latencies.iter().filter_map(move |&(metric, statistic, limit)| {
-            let found = latencies(summary, metric).map(|latencies| statistic.of(&latencies));
+            let found = metric.of(summary).map(|latencies| statistic.of(&latencies));
             let broken = !summary.stable || found.is_some_and(|found| found > limit);
             broken.then_some(TargetBreach::Latency {
                 metric,
@@ -296,15 +334,6 @@ fn limits(slo: &Slo) -> impl Iterator<Item = (Metric, Seconds)> {
     all.into_iter().filter_map(|(metric, limit)| limit.map(|limit| (metric, limit)))
 }
 
-fn latencies(summary: &LoadSummary, metric: Metric) -> Option<Percentiles> {
-    match metric {
-        Metric::Ttft => summary.ttft,
-        Metric::Tpot => summary.tpot,
-        Metric::Itl => summary.itl,
-        Metric::E2e => summary.e2e,
-    }
-}
-
 /// The metric that is farthest above its limit at the percentile next to the share.
 fn worst(summary: &LoadSummary, slo: &Slo, share: f64) -> Option<Metric> {
     let statistic = match share {
@@ -314,7 +343,7 @@ fn worst(summary: &LoadSummary, slo: &Slo, share: f64) -> Option<Metric> {
         _ => Statistic::P50,
     };
     let excess =
-        |(metric, limit): (Metric, Seconds)| Some((metric, statistic.of(&latencies(summary, metric)?) / limit));
+        |(metric, limit): (Metric, Seconds)| Some((metric, statistic.of(&metric.of(summary)?) / limit));
     let most = limits(slo).filter_map(excess).max_by(|a, b| a.1.total_cmp(&b.1));
     most.map(|(metric, _)| metric)
 }

@@ -2,10 +2,12 @@
 
 use super::Convention;
 use crate::profile::ProfileError;
+use super::{LoadSummary, Percentiles};
 use std::fmt;
 
 /// A latency of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Time to first token.
     Ttft,
@@ -15,6 +17,18 @@ pub enum Metric {
     Itl,
     /// Time to the last token.
     E2e,
+}
+
+impl Metric {
+    /// This latency of a report.
+    pub const fn of(self, summary: &LoadSummary) -> Option<Percentiles> {
+        match self {
+            Self::Ttft => summary.ttft,
+            Self::Tpot => summary.tpot,
+            Self::Itl => summary.itl,
+            Self::E2e => summary.e2e,
+        }
+    }
 }
 
 impl fmt::Display for Metric {

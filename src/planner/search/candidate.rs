@@ -1,0 +1,292 @@
+//! One deployment of the space: a bound of its value from its price, a better one from its largest rate, and its value.
+
+use super::demand::{Load, Outlook, Slowness, server};
+use super::objective::{Objective, Score};
+use super::space::Key;
+use super::{Refusal, Search};
+use crate::deployment::Deployment;
+use crate::hardware::Device;
+use crate::planner::{PlannerError, ReplicaLayout};
+use crate::serving::{Need, Server, ServingError, Target, TargetBreach};
+use crate::step::StepModel;
+use crate::units::{Bytes, RequestsPerSecond, Seconds};
+
+/// One replica of the space with what is known before it is compiled.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) index: usize,
+    /// Devices of a replica.
+    pub(super) devices: f64,
+    /// USD per hour of a replica; 0 where prices do not matter and none is known.
+    pub(super) replica_price: f64,
+    /// Watts of an idle and of a busy replica, where the objective is energy.
+    pub(super) watts: (f64, f64),
+    /// Most replicas that the budget allows.
+    pub(super) most: u32,
+}
+
+/// The value of a candidate with its replicas.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Valued {
+    pub(super) score: Score,
+    pub(super) replicas: u32,
+}
+
+/// Why a candidate is none, or not worth a further look.
+pub(super) enum Dropped {
+    Refused(Refusal),
+    /// Its value is not below that of what is known.
+    Outbid,
+}
+
+impl From<Refusal> for Dropped {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<ServingError> for Dropped {
+    fn from(error: ServingError) -> Self {
+        Self::Refused(Refusal::of(error))
+    }
+}
+
+impl Search<'_> {
+    /// What a candidate costs and how many of it may be had; refused if not even one.
+    pub(super) fn candidate(&self, index: usize, device: &Device, devices: u32) -> Result<Candidate, Refusal> {
+        let devices = f64::from(devices);
+        let quote = self.prices.quote(device);
+        let needs_price = self.objective.is_cost() || self.most_usd_per_hour.is_some();
+        let price = match quote {
+            Ok(quote) => quote.usd_per_device_hour.as_usd_per_hour() * devices,
+            Err(PlannerError::NoPrice { device, .. }) if needs_price => return Err(Refusal::NoPrice { device }),
+            Err(error) if needs_price => return Err(Refusal::Failed(error)),
+            Err(_) => 0.0,
+        };
+        let mut most = f64::from(u32::MAX);
+        if let Some(limit) = self.most_devices {
+            most = most.min((f64::from(limit) / devices).floor());
+        }
+        if let Some(limit) = self.most_usd_per_hour.filter(|_| price > 0.0) {
+            most = most.min((limit.as_usd_per_hour() / price).floor());
+        }
+        if most < 1.0 {
+            return Err(Refusal::Budget);
+        }
+        let watts = match self.objective {
+            Objective::Energy => self.replica_watts(device, devices)?,
+            _ => (0.0, 0.0),
+        };
+        Ok(Candidate { index, devices, replica_price: price, watts, most: most as u32 })
+    }
+
+    /// What every plan of the candidate is worth at most, before it is compiled.
+    pub(super) fn first_bound(&self, candidate: &Candidate) -> f64 {
+        match self.objective {
+            Objective::CostPerHour => candidate.replica_price,
+            Objective::Devices => candidate.devices,
+            _ => 0.0,
+        }
+    }
+
+    /// Whether the weights alone are more than all devices of a replica hold: no need to look further.
+    pub(super) fn is_hopeless(&self, key: &Key, weights: Bytes) -> bool {
+        weights > self.space.device(key).usable_memory() * f64::from(key.layout.devices())
+    }
+
+    /// What every plan of the candidate is worth at most, by the largest rate of a replica.
+    pub(super) fn bound(
+        &self,
+        deployment: &Deployment,
+        candidate: &Candidate,
+        outlook: Outlook,
+    ) -> Result<f64, Dropped> {
+        self.looked_at(deployment, candidate, outlook, |look| look.bound().ok_or(Refusal::Budget.into()))
+    }
+
+    /// The value of the candidate, if it is not above `worst`.
+    pub(super) fn value(
+        &self,
+        deployment: &Deployment,
+        candidate: &Candidate,
+        outlook: Outlook,
+        worst: f64,
+    ) -> Result<Valued, Dropped> {
+        self.looked_at(deployment, candidate, outlook, |look| look.value(worst))
+    }
+
+    /// The score of so many replicas, for objectives that grow with their number.
+    #[cfg(feature = "random")]
+    pub(super) fn score_of(
+        &self,
+        deployment: &Deployment,
+        candidate: &Candidate,
+        replicas: u32,
+    ) -> Result<Score, Dropped> {
+        self.looked_at(deployment, candidate, Outlook::Expected, |look| {
+            Ok(look.valued(look.value_of(f64::from(replicas)), replicas).score)
+        })
+    }
+
+    fn looked_at<T>(
+        &self,
+        deployment: &Deployment,
+        candidate: &Candidate,
+        outlook: Outlook,
+        look: impl FnOnce(&Look<'_, '_>) -> Result<T, Dropped>,
+    ) -> Result<T, Dropped> {
+        let model = self.compiled(deployment)?;
+        let server = server(&model, &self.workload)?;
+        let slowness = Slowness::of(&server, outlook);
+        let target = match outlook {
+            Outlook::Expected => self.target.clone(),
+            Outlook::Pessimistic => slowness.target(&self.target)?,
+        };
+        look(&Look { search: self, candidate, server: &server, target: &target, slowness })
+    }
+
+    /// A deployment that can be laid out and holds the longest request.
+    pub(super) fn compiled(&self, deployment: &Deployment) -> Result<StepModel, Refusal> {
+        let model = StepModel::compile_of_checked_parts(deployment);
+        let model = model.map_err(|error| Refusal::Layout { layout: ReplicaLayout::of(deployment), error })?;
+        let longest = self.workload.lengths().longest_total();
+        if let Some(limit) = deployment.context_limit().filter(|limit| longest > *limit) {
+            return Err(Refusal::Context { tokens: longest, limit });
+        }
+        // Without suggestions of what would help, which take longer than everything else.
+        match model.memory().check(1, longest) {
+            Ok(_) => Ok(model),
+            Err(reason) => Err(Refusal::Memory { short_by: reason.short_by }),
+        }
+    }
+}
+
+/// A candidate that was compiled.
+struct Look<'a, 'm> {
+    search: &'a Search<'a>,
+    candidate: &'a Candidate,
+    server: &'a Server<'m>,
+    target: &'a Target,
+    slowness: Slowness,
+}
+
+impl Look<'_, '_> {
+    fn load(&self) -> Load {
+        self.search.load.slowed(self.slowness.others)
+    }
+
+    /// Output tokens per second at a rate; under a pessimistic outlook the same number of requests comes.
+    fn output_tokens(&self, rate: RequestsPerSecond) -> f64 {
+        rate.as_requests_per_second() * self.search.workload.lengths().moments().output
+    }
+
+    /// USD per million output tokens of one replica at a rate.
+    fn per_million(&self, rate: RequestsPerSecond) -> f64 {
+        self.candidate.replica_price / 3600.0 / self.output_tokens(rate / self.slowness.others) * 1e6
+    }
+
+    fn bound(&self) -> Option<f64> {
+        let fewest = self.load().fewest(self.server);
+        if fewest > f64::from(self.candidate.most) {
+            return None;
+        }
+        Some(match self.search.objective {
+            Objective::CostPerMillionTokens => self.per_million(self.server.max_rate()),
+            Objective::Latency(..) => 0.0,
+            _ => self.value_of(fewest),
+        })
+    }
+
+    /// The value of so many replicas, for objectives that grow with their number.
+    fn value_of(&self, replicas: f64) -> f64 {
+        let Candidate { devices, replica_price, watts, .. } = *self.candidate;
+        match self.search.objective {
+            Objective::Devices => devices * replicas,
+            Objective::Energy => self.joules_per_token(replicas, watts),
+            _ => replica_price * replicas,
+        }
+    }
+
+    /// Idle power of all replicas, and what their work adds; closed loops answer what one replica can at most.
+    fn joules_per_token(&self, replicas: f64, (idle, busy): (f64, f64)) -> f64 {
+        let most = self.server.max_rate();
+        let rate = match self.load() {
+            Load::Rate(rate) => rate,
+            Load::Users { .. } => most,
+        };
+        (idle * replicas + (busy - idle) * (rate / most)) / self.output_tokens(rate / self.slowness.others)
+    }
+
+    /// The most replicas whose value is at most `worst`.
+    fn affordable(&self, worst: f64) -> u32 {
+        let each = self.value_of(1.0) - self.value_of(0.0);
+        let number = if each > 0.0 { (worst - self.value_of(0.0)) / each } else { f64::INFINITY };
+        // What is as good as the worst must not be lost to rounding.
+        (number * (1.0 + 1e-12)).floor().clamp(0.0, f64::from(self.candidate.most)) as u32
+    }
+
+    fn value(&self, worst: f64) -> Result<Valued, Dropped> {
+        match self.search.objective {
+            Objective::CostPerMillionTokens => self.cheapest_tokens(worst),
+            Objective::Latency(metric, statistic) => {
+                let replicas = self.candidate.most;
+                let state = self.load().share(replicas).state(self.server, &self.target.slo())?;
+                if let Some(breach) = self.target.breaches(&state).first() {
+                    return Err(Refusal::Target(*breach).into());
+                }
+                let found = metric.of(&state.summary).map(|latencies| statistic.of(&latencies));
+                let seconds = found.ok_or(Refusal::NoLatency { metric })?;
+                Ok(self.valued(self.slowness.of_metric(metric, seconds).as_seconds(), replicas))
+            }
+            _ => {
+                let most = self.affordable(worst);
+                if most == 0 {
+                    return Err(Dropped::Outbid);
+                }
+                match self.load().need(self.server, self.target, most)? {
+                    Need::Replicas(replicas) => Ok(self.valued(self.value_of(f64::from(replicas)), replicas)),
+                    Need::Unloaded(breach) => Err(Refusal::Target(breach).into()),
+                    Need::MoreThan(limit) if limit == self.candidate.most => Err(Refusal::Budget.into()),
+                    Need::MoreThan(_) => Err(Dropped::Outbid),
+                }
+            }
+        }
+    }
+
+    fn cheapest_tokens(&self, worst: f64) -> Result<Valued, Dropped> {
+        let capacity = if self.target.is_empty() {
+            self.server.max_rate()
+        } else {
+            // A price that is too high already at the rate at which it would be the worst needs no more to be known.
+            let enough = self.server.max_rate() * (self.per_million(self.server.max_rate()) / worst * (1.0 - 1e-9));
+            if worst.is_finite() && !self.server.carries(enough, self.target)? {
+                return Err(self.unloaded()?.map_or(Dropped::Outbid, |breach| Refusal::Target(breach).into()));
+            }
+            self.server.max_rate_under(self.target)?.rate
+        };
+        if let Some(breach) = self.unloaded()? {
+            return Err(Refusal::Target(breach).into());
+        }
+        let value = self.per_million(capacity);
+        if value > worst {
+            return Err(Dropped::Outbid);
+        }
+        match self.load().need(self.server, self.target, self.candidate.most)? {
+            Need::Replicas(replicas) => Ok(self.valued(value, replicas)),
+            Need::Unloaded(breach) => Err(Refusal::Target(breach).into()),
+            Need::MoreThan(_) => Err(Refusal::Budget.into()),
+        }
+    }
+
+    /// What a request breaks that is alone.
+    fn unloaded(&self) -> Result<Option<TargetBreach>, ServingError> {
+        let alone = self.server.closed_loop(1.0, Seconds::ZERO, &self.target.slo())?;
+        Ok(self.target.breaches(&alone).into_iter().next())
+    }
+
+    fn valued(&self, value: f64, replicas: u32) -> Valued {
+        let Candidate { index, devices, replica_price, .. } = *self.candidate;
+        let cost = replica_price * f64::from(replicas);
+        Valued { score: Score { value, cost, devices: (devices as u32).saturating_mul(replicas), index }, replicas }
+    }
+}
