@@ -1,7 +1,9 @@
 //! The inverse questions: what to buy, how to run it, what if.
 
 mod configuration;
+mod cost;
 mod disaggregation;
+mod energy;
 mod error;
 mod frontier;
 mod parallel;
@@ -9,7 +11,12 @@ mod price;
 mod search;
 
 pub use configuration::{Configuration, ReplicaLayout};
+pub use cost::{
+    Breakeven, Fleet, FleetCost, FleetPlan, FleetStretch, Ownership, Tariff, TokenCost, TokenCounts, margin_of_revenue,
+    margin_over_cost, peak_per_usd_hour, usd_per_million_tokens,
+};
 pub use disaggregation::{Disaggregation, PoolLayout};
+pub use energy::{EnergyUse, Power, energy_per_query, energy_per_request, energy_per_token};
 pub use error::PlannerError;
 pub use frontier::{Frontier, FrontierPoint, FrontierProgress, Tradeoff, pareto_front};
 pub use price::{PriceChoice, Quote};

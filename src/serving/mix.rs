@@ -27,6 +27,8 @@ pub(super) struct StepMix<'a> {
     pub(super) decode_steps: f64,
     /// Mean price of prompts that are alone.
     pub(super) alone: Seconds,
+    /// The same if there was nothing cached to attend to.
+    pub(super) alone_uncached: Seconds,
     prompt_correction: f64,
     decode_correction: f64,
 }
@@ -46,6 +48,7 @@ impl<'a> StepMix<'a> {
             output_tokens: lengths.moments().output,
             decode_steps: 0.0,
             alone: Seconds::ZERO,
+            alone_uncached: Seconds::ZERO,
             prompt_correction: 1.0,
             decode_correction: 1.0,
         };
@@ -58,7 +61,10 @@ impl<'a> StepMix<'a> {
             mix.prompt_tokens += point.weight * (prompt - cached) as f64;
             mix.cached_tokens += point.weight * cached as f64;
             mix.decode_steps += point.weight * steps as f64;
-            mix.alone += model.prefill(&request).total() * point.weight;
+            let alone = model.prefill(&request).total();
+            let own = if cached > 0 { model.prefill(&Request::new(prompt - cached, output)).total() } else { alone };
+            mix.alone += alone * point.weight;
+            mix.alone_uncached += own * point.weight;
             decode += model.decode_run(1, prompt, steps).total() * point.weight;
             mix.add_prompt(cached, prompt - cached, point.weight);
             for moment in 0..MOMENTS.min(steps) {

@@ -37,6 +37,7 @@ mod mix;
 mod open_mean;
 mod operating;
 mod pattern;
+mod phases;
 mod published;
 mod replicas;
 mod requests;
@@ -56,6 +57,7 @@ pub use disaggregated::{
     Bottleneck, Disaggregated, DisaggregatedState, KvTransfer, Pool, PromptOrder, Reuse, Split, balanced_ratio,
 };
 pub use error::ServingError;
+pub use phases::{MeanTokens, PhaseTimes};
 pub use published::{BenchmarkClient, BenchmarkEstimate};
 pub use replicas::{Replicas, ReplicatedState, Router};
 pub use rules::{Limit, ServingRules};

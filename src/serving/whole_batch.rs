@@ -119,6 +119,12 @@ impl WholeBatch {
         self.largest as f64 / self.at(self.largest as f64).time()
     }
 
+    /// What the prompt of one request takes of a full batch.
+    pub(super) fn prefill_per_request(&self) -> Seconds {
+        let size = self.at(self.largest as f64);
+        Seconds::from_seconds(size.prompts / size.batch)
+    }
+
     /// Mean decode time of a request in such a batch, and mean time per token.
     fn decoding(&self, size: &Size) -> (f64, f64) {
         let (steps, pairs) = self.steps;

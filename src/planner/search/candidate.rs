@@ -6,10 +6,11 @@ use super::space::Key;
 use super::{Refusal, Search};
 use crate::deployment::Deployment;
 use crate::hardware::Device;
-use crate::planner::{PlannerError, ReplicaLayout};
+use crate::planner::{EnergyUse, PlannerError, Power, ReplicaLayout};
 use crate::serving::{Need, Server, ServingError, Target, TargetBreach};
 use crate::step::StepModel;
-use crate::units::{Bytes, RequestsPerSecond, Seconds};
+use crate::units::{Bytes, RequestsPerSecond, Seconds, Watts};
+use crate::workload::Slo;
 
 /// One replica of the space with what is known before it is compiled.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +20,8 @@ pub(super) struct Candidate {
     pub(super) devices: f64,
     /// USD per hour of a replica; 0 where prices do not matter and none is known.
     pub(super) replica_price: f64,
-    /// Watts of an idle and of a busy replica, where the objective is energy.
-    pub(super) watts: (f64, f64),
+    /// Of a device, where the objective is energy.
+    pub(super) power: Option<Power>,
     /// Most replicas that the budget allows.
     pub(super) most: u32,
 }
@@ -73,11 +74,11 @@ impl Search<'_> {
         if most < 1.0 {
             return Err(Refusal::Budget);
         }
-        let watts = match self.objective {
-            Objective::Energy => self.replica_watts(device, devices)?,
-            _ => (0.0, 0.0),
+        let power = match self.objective {
+            Objective::Energy => Some(self.power_of(device)?),
+            _ => None,
         };
-        Ok(Candidate { index, devices, replica_price: price, watts, most: most as u32 })
+        Ok(Candidate { index, devices, replica_price: price, power, most: most as u32 })
     }
 
     /// What every plan of the candidate is worth at most, before it is compiled.
@@ -124,7 +125,7 @@ impl Search<'_> {
         replicas: u32,
     ) -> Result<Score, Dropped> {
         self.looked_at(deployment, candidate, Outlook::Expected, |look| {
-            Ok(look.valued(look.value_of(f64::from(replicas)), replicas).score)
+            Ok(look.valued(look.exact_value(replicas)?, replicas).score)
         })
     }
 
@@ -197,24 +198,39 @@ impl Look<'_, '_> {
         })
     }
 
-    /// The value of so many replicas, for objectives that grow with their number.
+    /// The value of so many replicas, for objectives that grow with their number; of energy a lower bound.
     fn value_of(&self, replicas: f64) -> f64 {
-        let Candidate { devices, replica_price, watts, .. } = *self.candidate;
-        match self.search.objective {
-            Objective::Devices => devices * replicas,
-            Objective::Energy => self.joules_per_token(replicas, watts),
+        let Candidate { devices, replica_price, power, .. } = *self.candidate;
+        match (self.search.objective, power) {
+            (Objective::Devices, _) => devices * replicas,
+            (Objective::Energy, Some(power)) => self.least_joules_per_token(replicas, &power),
             _ => replica_price * replicas,
         }
     }
 
-    /// Idle power of all replicas, and what their work adds; closed loops answer what one replica can at most.
-    fn joules_per_token(&self, replicas: f64, (idle, busy): (f64, f64)) -> f64 {
-        let most = self.server.max_rate();
-        let rate = match self.load() {
+    /// Energy per output token if replicas were busy for no longer than saturated ones are with as much work: idle power, and what the work adds.
+    fn least_joules_per_token(&self, replicas: f64, power: &Power) -> f64 {
+        let facility = |watts: Watts| watts.as_watts() * power.pue() * self.candidate.devices;
+        let prefill = self.server.phase_times().prefill_share();
+        let working = power.prefill() * prefill + power.decode() * (1.0 - prefill) - power.idle();
+        let (rate, most) = (self.served(replicas), self.server.max_rate());
+        let watts = facility(power.idle() + power.host()) * replicas + facility(working) * (rate / most);
+        watts / self.output_tokens(rate / self.slowness.others)
+    }
+
+    /// Requests per second of all replicas; of users as many as could be served at most.
+    fn served(&self, replicas: f64) -> RequestsPerSecond {
+        match self.load() {
             Load::Rate(rate) => rate,
-            Load::Users { .. } => most,
-        };
-        (idle * replicas + (busy - idle) * (rate / most)) / self.output_tokens(rate / self.slowness.others)
+            Load::Users { .. } => self.server.max_rate() * replicas,
+        }
+    }
+
+    /// Energy per output token of so many replicas.
+    fn joules_per_token(&self, replicas: u32, power: &Power) -> Result<f64, Dropped> {
+        let state = self.load().share(replicas).state(self.server, &Slo::default())?;
+        let used = EnergyUse::new(power, self.server, state.rate).map_err(Refusal::Failed)?;
+        Ok(used.facility_power.as_watts() / self.output_tokens(state.rate / self.slowness.others))
     }
 
     /// The most replicas whose value is at most `worst`.
@@ -244,12 +260,22 @@ impl Look<'_, '_> {
                     return Err(Dropped::Outbid);
                 }
                 match self.load().need(self.server, self.target, most)? {
-                    Need::Replicas(replicas) => Ok(self.valued(self.value_of(f64::from(replicas)), replicas)),
+                    Need::Replicas(replicas) => match self.exact_value(replicas)? {
+                        value if value > worst => Err(Dropped::Outbid),
+                        value => Ok(self.valued(value, replicas)),
+                    },
                     Need::Unloaded(breach) => Err(Refusal::Target(breach).into()),
                     Need::MoreThan(limit) if limit == self.candidate.most => Err(Refusal::Budget.into()),
                     Need::MoreThan(_) => Err(Dropped::Outbid),
                 }
             }
+        }
+    }
+
+    fn exact_value(&self, replicas: u32) -> Result<f64, Dropped> {
+        match &self.candidate.power {
+            Some(power) => self.joules_per_token(replicas, power),
+            None => Ok(self.value_of(f64::from(replicas))),
         }
     }
 

@@ -6,6 +6,7 @@ use super::{Objective, Search};
 use crate::planner::PlannerError;
 use crate::serving::simulate::Simulation;
 use crate::step::StepModel;
+use crate::units::Seconds;
 use crate::workload::{Arrivals, Workload};
 
 /// A plan whose simulation breaks the target gets a twentieth more replicas, so often.
@@ -107,8 +108,9 @@ impl Search<'_> {
             (Load::Rate(part), Arrivals::Schedule(_)) => (same().with_arrivals(Arrivals::poisson(part)?), 1),
             (Load::Rate(_), _) => (same(), replicas),
             (Load::Users { count, think }, arrivals) => {
+                // Users who all start at once, and think for equally long, would come together for ever.
                 let ramp = match arrivals {
-                    Arrivals::ClosedLoop { ramp, .. } => *ramp,
+                    Arrivals::ClosedLoop { ramp, .. } => ramp.or((think > Seconds::ZERO).then_some(think)),
                     _ => None,
                 };
                 (same().with_arrivals(Arrivals::closed_loop_with(count, think, ramp)?), 1)

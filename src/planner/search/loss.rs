@@ -41,14 +41,18 @@ impl Loss {
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { objective, factor, devices: (own, best), rate_per_device, binding, .. } = self;
+        let Self { objective, factor, devices: (own, best), rate_per_device, .. } = self;
         match *factor > 1.0 + 1e-9 {
-            true => write!(f, "{objective} {:.0} % higher: {own} devices against {best}", (factor - 1.0) * 100.0)?,
-            false => write!(f, "{objective} the same: {own} devices against {best}")?,
+            true => write!(f, "loses by {:.0} % of {objective}: ", (factor - 1.0) * 100.0)?,
+            false => write!(f, "as good, but for what counts next: ")?,
         }
-        if let Some((own, best)) = &self.usd_per_device_hour {
-            write!(f, " at {:.2} against {best:.2} each", own.as_usd_per_hour())?;
+        match &self.usd_per_device_hour {
+            Some((price, price_of_best)) => {
+                let [price, price_of_best] = [price, price_of_best].map(|of| of.as_usd_per_hour());
+                write!(f, "{own} devices at {price:.2} against {best} at {price_of_best:.2} USD/h; ")?;
+            }
+            None => write!(f, "{own} devices against {best}; ")?,
         }
-        write!(f, "; a device does {rate_per_device:.2} times as much: {binding}")
+        write!(f, "a device carries {rate_per_device:.2} times the load")
     }
 }

@@ -20,7 +20,7 @@ pub use refusal::{Refusal, Tally};
 pub use space::SearchSpace;
 
 use super::error::above_zero;
-use super::{Configuration, PlannerError, PriceChoice};
+use super::{Configuration, PlannerError, Power, PriceChoice};
 use crate::deployment::Deployment;
 use crate::hardware::Device;
 use crate::serving::Target;
@@ -87,6 +87,7 @@ pub struct Search<'a> {
     target: Target,
     objective: Objective,
     prices: PriceChoice,
+    power: Option<Power>,
     most_devices: Option<u32>,
     most_usd_per_hour: Option<UsdPerHour>,
     ranks: usize,
@@ -111,6 +112,7 @@ impl<'a> Search<'a> {
             target: target.clone(),
             objective: Objective::default(),
             prices: PriceChoice::default(),
+            power: None,
             most_devices: None,
             most_usd_per_hour: None,
             ranks: 5,
@@ -131,6 +133,12 @@ impl<'a> Search<'a> {
     #[must_use]
     pub fn with_prices(self, prices: PriceChoice) -> Self {
         Self { prices, ..self }
+    }
+
+    /// With this power of each device, whatever it is; otherwise shares of its thermal design power ([`Power::of`]).
+    #[must_use]
+    pub fn with_power(self, power: Power) -> Self {
+        Self { power: Some(power), ..self }
     }
 
     /// With at most so many devices in all replicas together.
@@ -214,9 +222,10 @@ impl<'a> Search<'a> {
         self.space.check_parts()
     }
 
-    fn replica_watts(&self, device: &Device, devices: f64) -> Result<(f64, f64), Refusal> {
-        let tdp = device.tdp().ok_or_else(|| Refusal::NoPower { device: device.name().into() })?;
-        Ok((tdp.as_watts() * 0.2 * devices, tdp.as_watts() * devices))
+    /// The power of a device: the caller's, or by its thermal design power.
+    fn power_of(&self, device: &Device) -> Result<Power, Refusal> {
+        let known = self.power.map_or_else(|| Power::of(device), Ok);
+        known.map_err(|_| Refusal::NoPower { device: device.name().into() })
     }
 
     /// One deployment of a replica under the search's workload, target and objective, with as many replicas as that needs.

@@ -7,7 +7,7 @@ use super::objective::{Objective, Score};
 use super::{Refusal, Search};
 use crate::deployment::Deployment;
 use crate::numeric::smallest_where;
-use crate::planner::{Configuration, PlannerError, Quote};
+use crate::planner::{Configuration, EnergyUse, PlannerError, Quote};
 use crate::serving::metrics::LoadSummary;
 use crate::serving::{Binding, Need, Replicas, Router, Server, TargetBreach};
 use crate::step::StepModel;
@@ -34,6 +34,8 @@ pub struct Plan {
     pub usd_per_million_output_tokens: Option<UsdPerMillionTokens>,
     /// The same if every replica had as much to do as the target allows.
     pub usd_per_million_output_tokens_full: Option<UsdPerMillionTokens>,
+    /// What a replica draws, and the energy of its requests and tokens, if the power of the device is known.
+    pub energy: Option<EnergyUse>,
     /// Requests per second that are served.
     pub rate: RequestsPerSecond,
     /// By what share the load could grow without another replica.
@@ -138,6 +140,10 @@ impl Search<'_> {
             usd_per_hour,
             usd_per_million_output_tokens: usd_per_hour.map(|price| price / tokens(rate)),
             usd_per_million_output_tokens_full: replica_hour.map(|price| price / tokens(capacity.rate)),
+            energy: self.power_of(deployment.system().device()).ok().and_then(|power| {
+                let each = rate / f64::from(replicas);
+                EnergyUse::new(&power, &server, each).ok()
+            }),
             rate,
             headroom: capacity.share * f64::from(replicas) - 1.0,
             utilization: rate / (server.max_rate() * f64::from(replicas)),
@@ -217,13 +223,16 @@ impl fmt::Display for Plan {
         {
             writeln!(f, "  {cost:.2} at {quote}; {per_million:.3} of output at this load")?;
         }
+        if let Some(token) = self.energy.and_then(|energy| energy.facility_per_output_token) {
+            writeln!(f, "  {token} of output, the building included")?;
+        }
         write!(f, "  {rate}, {:.0} % busy, room for {:.0} % more", utilization * 100.0, headroom * 100.0)?;
         for metric in [Metric::Ttft, Metric::Tpot, Metric::E2e] {
             if let Some(mean) = self.latency(metric) {
                 write!(f, ", mean {metric} {mean}")?;
             }
         }
-        writeln!(f, "\n  per replica: {binding}")?;
+        writeln!(f, "\n  why a replica takes no more: {binding}")?;
         match self.pessimistic_replicas {
             Some(replicas) if replicas <= self.replicas => write!(f, "  also at the long end of the interval")?,
             Some(replicas) => write!(f, "  {replicas} replicas at the long end of the interval")?,
