@@ -189,6 +189,31 @@ pub fn smooth_max(a: f64, b: f64, serialised: f64) -> f64 {
     0.5 * (a + b + (gap * gap + 4.0 * serialised * (a * b)).sqrt())
 }
 
+/// The derivatives of [`smooth_max`] with respect to its two times.
+///
+/// # Formula
+/// Of the root `t` of `(t - a)(t - b) = s a b`: `dt/da = (t - b + s b)/(2t - a - b)`, and the same with `a` and `b` exchanged. As `t` is homogeneous of degree 1,
+/// `a dt/da + b dt/db = t` (Euler). For `s = 0` the larger time has all of it; at equal times, where the maximum has a kink, the second one.
+///
+/// ```
+/// use llm_roofline::roofline::smooth_max_slopes;
+/// assert_eq!(smooth_max_slopes(3.0, 4.0, 0.0), (0.0, 1.0)); // a maximum
+/// assert_eq!(smooth_max_slopes(3.0, 4.0, 1.0), (1.0, 1.0)); // a sum
+/// assert_eq!(smooth_max_slopes(4.0, 4.0, 0.25), (0.75, 0.75)); // 4 (1 + sqrt(1/4)) = 6
+/// ```
+pub fn smooth_max_slopes(a: f64, b: f64, serialised: f64) -> (f64, f64) {
+    if serialised == 0.0 {
+        return if a > b { (1.0, 0.0) } else { (0.0, 1.0) };
+    }
+    let t = smooth_max(a, b, serialised);
+    let root = 2.0 * t - a - b;
+    // Without any work there is nothing to be derived.
+    if root <= 0.0 {
+        return (0.0, 0.0);
+    }
+    ((t - b + serialised * b) / root, (t - a + serialised * a) / root)
+}
+
 /// Model FLOP/s utilisation: the share of the arithmetic peak that useful operations reached in a measured time.
 ///
 /// ```

@@ -6,12 +6,14 @@ mod offload;
 mod place;
 mod settings;
 mod sharded;
+mod spec;
 mod stage;
 
 pub use error::DeploymentError;
 pub use offload::{Host, Offload, Store};
 pub(crate) use place::Place;
 pub(crate) use sharded::{ShardedKind, ShardedLinear, ShardedModel};
+pub use spec::{Spec, SpecError};
 
 use crate::engine::{Engine, Keys};
 use crate::format::{KvFormat, NumberFormat, WeightFormat};

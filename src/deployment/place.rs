@@ -37,7 +37,7 @@ impl Place {
 /// Devices of one pipeline that are not equal, each a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct UnequalDevices {
-    devices: Vec<Arc<Device>>,
+    pub(super) devices: Vec<Arc<Device>>,
     /// Shares that layers are split by; none means usable memory.
     split: Option<Vec<f64>>,
 }

@@ -214,6 +214,33 @@ impl Engine {
         Some(())
     }
 
+    /// Whether any parameter is a time above 0.
+    pub fn has_times(&self) -> bool {
+        self.parameters().iter().any(|(_, parameter)| parameter.is_time() && parameter.number() > 0.0)
+    }
+
+    /// The same engine with every parameter that is a time multiplied by a factor.
+    ///
+    /// ```
+    /// use llm_roofline::catalog::Catalog;
+    /// let engine = Catalog::embedded().engine("vllm-2026")?;
+    /// let slower = engine.with_times_scaled(2.0);
+    /// assert_eq!(slower.parameter("gemm.launch"), engine.parameter("gemm.launch").map(|time| 2.0 * time));
+    /// assert_eq!(slower.parameter("gemm.memory"), engine.parameter("gemm.memory")); // a share of a bandwidth is no time
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_times_scaled(&self, factor: f64) -> Self {
+        let times = self.parameters().into_iter().filter(|(_, parameter)| parameter.is_time());
+        let times: Vec<(String, f64)> = times.map(|(name, parameter)| (name, parameter.number() * factor)).collect();
+        let mut scaled = self.clone();
+        for (name, time) in times {
+            // The name was read from the same engine, so that it is there.
+            let _ = scaled.set_parameter(&name, time);
+        }
+        scaled
+    }
+
     /// Whether an engine whose fields were changed is still one: numbers in their range, at least one token per step, sources that are
     /// listed.
     ///

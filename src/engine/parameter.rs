@@ -10,6 +10,9 @@ pub trait Quantity: Copy {
     /// What is expected, for messages.
     const EXPECTED: &'static str;
 
+    /// Whether it is a time.
+    const IS_TIME: bool = false;
+
     /// The number in the base unit.
     fn number(self) -> f64;
 
@@ -72,6 +75,7 @@ plain_number! {
 
 impl Quantity for Seconds {
     const EXPECTED: &'static str = "a finite time that is not negative";
+    const IS_TIME: bool = true;
 
     fn number(self) -> f64 {
         self.as_seconds()
@@ -188,6 +192,8 @@ pub trait AnyParameter {
     fn is_valid(&self) -> bool;
     /// What is expected, for messages.
     fn expected(&self) -> &'static str;
+    /// Whether it is a time.
+    fn is_time(&self) -> bool;
     /// Provenance of the value.
     fn kind(&self) -> Provenance;
     /// Source of the value.
@@ -213,6 +219,10 @@ impl<Q: Quantity> AnyParameter for Parameter<Q> {
 
     fn expected(&self) -> &'static str {
         Q::EXPECTED
+    }
+
+    fn is_time(&self) -> bool {
+        Q::IS_TIME
     }
 
     fn kind(&self) -> Provenance {

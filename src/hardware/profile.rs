@@ -144,6 +144,21 @@ impl Compute {
             NumberFormat::Int4 => self.int4.as_ref(),
         }
     }
+
+    /// The peaks of a format to be changed: with the usual accumulation, and with the faster one where there is one.
+    pub const fn get_mut(&mut self, format: NumberFormat) -> [Option<&mut Sourced<FlopsPerSecond>>; 2] {
+        match format {
+            NumberFormat::Fp32 => [self.fp32.as_mut(), None],
+            NumberFormat::Tf32 => [self.tf32.as_mut(), None],
+            NumberFormat::Fp16 => [self.fp16.as_mut(), self.fp16_fp16_accumulate.as_mut()],
+            NumberFormat::Bf16 => [self.bf16.as_mut(), None],
+            NumberFormat::Fp8 => [self.fp8.as_mut(), self.fp8_fp16_accumulate.as_mut()],
+            NumberFormat::Int8 => [self.int8.as_mut(), None],
+            NumberFormat::Fp6 => [self.fp6.as_mut(), None],
+            NumberFormat::Fp4 => [self.fp4.as_mut(), None],
+            NumberFormat::Int4 => [self.int4.as_mut(), None],
+        }
+    }
 }
 
 /// Links of a device.

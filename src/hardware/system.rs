@@ -83,6 +83,12 @@ impl System {
         Ok(Self { count: counted("count", count, COUNT_LIMIT)?, ..self })
     }
 
+    /// The same with another device in the place of each; nodes and network stay as they are.
+    #[must_use]
+    pub fn with_device(self, device: impl Into<Arc<Device>>) -> Self {
+        Self { device: device.into(), ..self }
+    }
+
     /// The device.
     pub const fn device(&self) -> &Arc<Device> {
         &self.device

@@ -38,4 +38,5 @@ pub use model::MemoryModel;
 pub use plan::{DoesNotFit, Location, MemoryPart, MemoryPlan, Shortage};
 pub use pool::KvPool;
 pub use suggest::{Change, Suggestion};
+pub(crate) use suggest::{smaller_caches, smaller_weights};
 pub use table::MemoryTable;

@@ -178,7 +178,7 @@ fn smaller_steps(deployment: &Deployment) -> Vec<Change> {
 }
 
 /// Formats of the cache with fewer bits than now, that such engines have.
-fn smaller_caches(deployment: &Deployment) -> Vec<Change> {
+pub(crate) fn smaller_caches(deployment: &Deployment) -> Vec<Change> {
     let formats: &[KvFormat] = match is_local(deployment) {
         true => &[KvFormat::Q8_0, KvFormat::Q4_0],
         false => &[KvFormat::Fp8],
@@ -188,7 +188,7 @@ fn smaller_caches(deployment: &Deployment) -> Vec<Change> {
 }
 
 /// Formats of the weights with fewer bits than now, from large to small.
-fn smaller_weights(deployment: &Deployment) -> Vec<Change> {
+pub(crate) fn smaller_weights(deployment: &Deployment) -> Vec<Change> {
     let names: &[&str] = match deployment.weights() {
         WeightFormat::Mlx { .. } => &["mlx-int8", "mlx-int6", "mlx-int4", "mlx-int3"],
         WeightFormat::Exl2 { .. } => &["exl2-6bpw", "exl2-5bpw", "exl2-4bpw", "exl2-3bpw"],

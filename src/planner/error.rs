@@ -1,10 +1,11 @@
 //! Questions that a planner cannot answer.
 
+use crate::deployment::SpecError;
 use crate::hardware::{DeviceError, SystemError};
 use crate::request::RequestError;
 use crate::serving::ServingError;
 use crate::speculative::SpeculationError;
-use crate::step::CompileError;
+use crate::step::{CompileError, SensitivityError};
 use crate::workload::WorkloadError;
 
 /// Why there is no answer: for a whole question, or for one deployment of many.
@@ -26,6 +27,9 @@ pub enum PlannerError {
     /// There is no such number of devices.
     #[error(transparent)]
     System(#[from] SystemError),
+    /// A number of the data sheet cannot be changed as asked.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     /// The drafter is impossible.
     #[error(transparent)]
     Speculation(#[from] SpeculationError),
@@ -71,6 +75,15 @@ pub enum PlannerError {
     /// The caller wanted no more.
     #[error("stopped by the caller")]
     Cancelled,
+}
+
+impl From<SensitivityError> for PlannerError {
+    fn from(error: SensitivityError) -> Self {
+        match error {
+            SensitivityError::Spec(error) => Self::Spec(error),
+            SensitivityError::Compile(error) => Self::Compile(error),
+        }
+    }
 }
 
 /// The value, if it is finite and above 0.

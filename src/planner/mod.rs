@@ -9,6 +9,7 @@ mod frontier;
 mod parallel;
 mod price;
 mod search;
+mod sensitivity;
 
 pub use configuration::{Configuration, ReplicaLayout};
 pub use cost::{
@@ -22,4 +23,8 @@ pub use frontier::{Frontier, FrontierPoint, FrontierProgress, Tradeoff, pareto_f
 pub use price::{PriceChoice, Quote};
 pub use search::{
     Answer, Confirmation, Loss, Nearest, Objective, Plan, Refusal, Search, SearchProgress, SearchSpace, Tally,
+};
+pub use sensitivity::{
+    DeploymentDiagnosis, Doubling, Lever, LeverChange, Levers, Measure, Measures, Phase, PhaseBound, Question,
+    Sensitivity, Spec, SpecEffect, SpecError,
 };

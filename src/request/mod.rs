@@ -22,11 +22,13 @@ mod diagnosis;
 mod estimate;
 mod exhaustion;
 mod prefill;
+mod sensitivity;
 mod summary;
 
 pub use diagnosis::{Cause, Diagnosis, DiagnosisError, Measured, Observation, Suspect, Verdict};
 pub use estimate::RequestEstimate;
 pub use exhaustion::{Exhausted, Streamed, Waves};
+pub use sensitivity::RequestShares;
 pub use summary::Summary;
 
 use crate::memory::DoesNotFit;

@@ -40,7 +40,7 @@ impl StepModel {
         (cost, if longest < total { self.prompt_pipeline_share(longest / total) } else { 1.0 })
     }
 
-    fn each_prefill_step(&self, request: &Request, mut step: impl FnMut(&StepLoad)) {
+    pub(super) fn each_prefill_step(&self, request: &Request, mut step: impl FnMut(&StepLoad)) {
         let (cached, new) = (request.cached_prompt_tokens, request.new_prompt_tokens());
         let tokens = new.saturating_mul(request.batch);
         let Some(budget) = self.deployment().max_tokens_per_step().filter(|&budget| budget < tokens) else {

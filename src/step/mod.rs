@@ -14,6 +14,7 @@ mod model;
 mod pipeline;
 mod places;
 mod run;
+mod sensitivity;
 mod terms;
 mod uncertainty;
 
@@ -23,4 +24,5 @@ pub use explain::{Explanation, LawReference, LawSource, LawValue, Loss, Losses, 
 pub use load::{PhaseLoad, StepLoad};
 pub use lockstep::{DecodeBase, DecodeLine, Lockstep};
 pub use model::{CompileError, StepModel};
+pub use sensitivity::{ResourceShares, SensitivityError, StepSensitivity};
 pub use uncertainty::Interval;

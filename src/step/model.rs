@@ -254,6 +254,11 @@ impl StepModel {
         self.pipeline.prompt_share(longest)
     }
 
+    /// The derivative of that share with respect to `longest`.
+    pub(crate) fn prompt_pipeline_slope(&self, longest: f64) -> f64 {
+        self.pipeline.prompt_share_slope(longest)
+    }
+
     /// The part of [`time`](Self::time) that depends on numbers of tokens and sequences only: all but attention. `None` where there is no such part,
     /// since micro-batches or links to other memories depend on contexts.
     pub fn time_without_attention(&self, load: &StepLoad) -> Option<Seconds> {
@@ -278,6 +283,11 @@ impl StepModel {
             let share = load.scaled(1.0 / micro_batches);
             return self.sum_at_once::<Total>(&share).0 * self.pipeline.stage_loss(micro_batches);
         }
+        self.sum_at_once::<Total>(load).0
+    }
+
+    /// The time of tokens that pass through the layers together.
+    pub(super) fn time_at_once(&self, load: &StepLoad) -> Seconds {
         self.sum_at_once::<Total>(load).0
     }
 

@@ -65,4 +65,14 @@ impl Pipeline {
         let q = self.in_flight;
         (1.0 + (q - 1.0) * longest) / q * if q > 1.0 { 1.0 + self.prompt_loss * (1.0 - longest) } else { 1.0 }
     }
+
+    /// The derivative of [`prompt_share`](Self::prompt_share).
+    pub(super) fn prompt_share_slope(&self, longest: f64) -> f64 {
+        let q = self.in_flight;
+        if q <= 1.0 {
+            return 0.0;
+        }
+        let loss = self.prompt_loss;
+        ((q - 1.0) * (1.0 + loss * (1.0 - longest)) - (1.0 + (q - 1.0) * longest) * loss) / q
+    }
 }

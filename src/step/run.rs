@@ -41,10 +41,10 @@ impl StepModel {
         }
         let micro_batches = self.pipeline.decode_micro_batches(sequences as f64);
         let batch = sequences as f64 / micro_batches;
-        let mut cost = self.cost_without_decode_attention(&self.decode_load(new, cached, batch)) * steps as f64;
+        let mut cost = self.cost_without_decode_attention(&decode_load(self, new, cached, batch)) * steps as f64;
         let (mut cached, mut left) = (cached, steps);
         while left > 0 {
-            let load = self.decode_load(new, cached, batch);
+            let load = decode_load(self, new, cached, batch);
             let straight = straight_steps(self.reaches(), new, cached).min(left);
             let pairs = slopes(self.reaches(), batch, |reach| new as f64 * reach.slope(cached.saturating_add(1)));
             let entries = slopes(self.reaches(), batch, |reach| reach.read_slope(cached, new));
@@ -62,12 +62,6 @@ impl StepModel {
         cost * self.pipeline.stage_loss(micro_batches)
     }
 
-    fn decode_load(&self, new: u64, cached: u64, batch: f64) -> StepLoad {
-        let mut load = self.load();
-        load.add_decode(cached, new, batch);
-        load
-    }
-
     /// The cost of the single decode step in which each of `sequences` equal sequences has `cached` cached tokens.
     pub fn decode_step(&self, sequences: u64, cached: u64) -> StepCost {
         let mut load = self.load();
@@ -76,8 +70,15 @@ impl StepModel {
     }
 }
 
+/// Equal sequences that decode `new` tokens each.
+pub(super) fn decode_load(model: &StepModel, new: u64, cached: u64, batch: f64) -> StepLoad {
+    let mut load = model.load();
+    load.add_decode(cached, new, batch);
+    load
+}
+
 /// Steps, from contexts of `cached` tokens on, through which every new token, and what they read together, stays on the line of each reach.
-fn straight_steps(reaches: &Reaches, new: u64, cached: u64) -> u64 {
+pub(super) fn straight_steps(reaches: &Reaches, new: u64, cached: u64) -> u64 {
     let first = cached.saturating_add(1);
     // While the new tokens lie on both sides of a bend, the steps are taken one by one.
     let attended = reaches.line_end(first).map(|end| end.saturating_sub(cached.saturating_add(new)).saturating_add(1));
@@ -86,7 +87,7 @@ fn straight_steps(reaches: &Reaches, new: u64, cached: u64) -> u64 {
 }
 
 /// By how much something of each reach grows from step to step, over all sequences.
-fn slopes(reaches: &Reaches, batch: f64, slope: impl Fn(Reach) -> f64) -> [f64; Reaches::LIMIT] {
+pub(super) fn slopes(reaches: &Reaches, batch: f64, slope: impl Fn(Reach) -> f64) -> [f64; Reaches::LIMIT] {
     let mut slopes = [0.0; Reaches::LIMIT];
     for (sum, reach) in slopes.iter_mut().zip(reaches.as_slice()) {
         *sum = batch * slope(*reach);
@@ -137,7 +138,7 @@ fn add_transfers(
 }
 
 /// The first step at which the order of two lines `start + growth * step` differs from that at step 0, or `steps`.
-fn crossing(a: (f64, f64), b: (f64, f64), steps: u64) -> u64 {
+pub(super) fn crossing(a: (f64, f64), b: (f64, f64), steps: u64) -> u64 {
     let (gap, closing) = (a.0 - b.0, b.1 - a.1);
     // Equal at the start: they separate at once, so one side covers all.
     let meets = gap / closing;
