@@ -69,5 +69,8 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     let slo = Slo::ttft_tpot(Seconds::from_millis(arguments.slo_ttft_ms), Seconds::from_millis(arguments.slo_tpot_ms));
     let network = KvTransfer::new(BytesPerSecond::from_gb_per_second(50.0))?.layer_by_layer();
     let compared = Disaggregation::new(&deployment, &lengths, (&slo, 0.9), arguments.pool_devices, network)?;
-    Ok(format!("{front}\n\n90 % of requests within {slo}, {network_text}:\n{compared}\n", network_text = "50 GB/s out of a replica"))
+    Ok(format!(
+        "{front}\n\n90 % of requests within {slo}, {network_text}:\n{compared}\n",
+        network_text = "50 GB/s out of a replica"
+    ))
 }

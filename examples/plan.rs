@@ -85,7 +85,8 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
         Minimise::Energy => Objective::Energy,
         Minimise::Latency => Objective::Latency(Metric::E2e, Statistic::P50),
     };
-    let search = Search::new(&space, &workload, &target)?.minimising(objective).with_most_devices(arguments.max_devices);
+    let search =
+        Search::new(&space, &workload, &target)?.minimising(objective).with_most_devices(arguments.max_devices);
     let prices = arguments.provider.clone().map_or(PriceChoice::Median, PriceChoice::Provider);
     let answer = search.with_prices(prices).run()?;
     Ok(if arguments.json { answer.to_json() } else { answer.to_string() } + "\n")

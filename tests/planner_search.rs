@@ -56,7 +56,11 @@ fn value(answer: &Answer) -> f64 {
 }
 
 fn summary_of(answer: &Answer) -> Vec<(String, f64)> {
-    answer.plans.iter().map(|plan| (format!("{} {}", plan.decomposition(), plan.configuration), plan.objective_value())).collect()
+    answer
+        .plans
+        .iter()
+        .map(|plan| (format!("{} {}", plan.decomposition(), plan.configuration), plan.objective_value()))
+        .collect()
 }
 
 proptest! {
@@ -249,7 +253,10 @@ fn what_is_refused_is_counted_and_what_came_nearest_is_named() {
     let tally = answer.tally;
     assert_eq!((tally.deployments, tally.memory, tally.no_price, tally.target), (8, 5, 1, 2), "{tally}");
     let nearest = answer.nearest.unwrap();
-    assert_eq!((nearest.configuration.device.as_str(), nearest.configuration.devices_per_replica), ("h100-sxm-80gb", 2));
+    assert_eq!(
+        (nearest.configuration.device.as_str(), nearest.configuration.devices_per_replica),
+        ("h100-sxm-80gb", 2)
+    );
     assert!(matches!(nearest.reason, Refusal::Target(_)));
 
     let budget = quick(&space, &poisson(1.0, 1000, 100), &within(2000.0, 100.0, Statistic::Mean));
@@ -289,7 +296,8 @@ fn a_search_tells_its_progress_and_can_be_stopped() {
     });
     assert!(answer.is_ok() && seen.len() > 2);
     assert!(seen.iter().all(|progress| progress.done <= progress.total));
-    let stopped = search.run_with(|progress| if progress.solved > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+    let stopped = search
+        .run_with(|progress| if progress.solved > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
     assert_eq!(stopped.unwrap_err(), PlannerError::Cancelled);
 }
 
@@ -302,7 +310,8 @@ mod simulated {
     #[test]
     fn plans_keep_their_targets_when_they_are_simulated() {
         let space = space(["l40s-48gb", "h100-sxm-80gb"].map(device), &["bf16"], 2);
-        for (rate, target) in [(40.0, within(600.0, 30.0, Statistic::P95)), (8.0, within(300.0, 25.0, Statistic::P90))] {
+        for (rate, target) in [(40.0, within(600.0, 30.0, Statistic::P95)), (8.0, within(300.0, 25.0, Statistic::P90))]
+        {
             let workload = poisson(rate, 1000, 200);
             let answer = Search::new(&space, &workload, &target).unwrap().run().unwrap();
             assert!(!answer.plans.is_empty());

@@ -196,7 +196,7 @@ impl Spec {
                     *devices = devices.iter().map(change).collect::<Result<_, _>>()?;
                 }
                 let device = change(changed.system.device())?;
-                changed.system = changed.system.with_device(device);
+                changed.system = changed.system.with_changed_device(device);
             }
         }
         Ok(changed)

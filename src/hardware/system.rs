@@ -49,10 +49,15 @@ impl System {
     /// [`SystemError`] for no devices, or more than a million.
     pub fn new(device: impl Into<Arc<Device>>, count: u32) -> Result<Self, SystemError> {
         let device = device.into();
-        let domain = device.scale_up().map_or(1, |scale_up| scale_up.domain);
-        let cards = if device.host_link().is_some() { CARDS_PER_NODE } else { 1 };
         let count = counted("count", count, COUNT_LIMIT)?;
-        Ok(Self { device, count, devices_per_node: domain.max(cards), scale_out: None })
+        Ok(Self { devices_per_node: usual_node(&device), device, count, scale_out: None })
+    }
+
+    /// As many devices of another kind, on the same network if one was set, in nodes of the usual size.
+    #[must_use]
+    pub fn with_device(self, device: impl Into<Arc<Device>>) -> Self {
+        let device = device.into();
+        Self { devices_per_node: usual_node(&device), device, ..self }
     }
 
     /// Sets how many devices one node holds: none reaches beyond it over scale-up or host links. In rack-scale systems the rack is
@@ -83,9 +88,9 @@ impl System {
         Ok(Self { count: counted("count", count, COUNT_LIMIT)?, ..self })
     }
 
-    /// The same with another device in the place of each; nodes and network stay as they are.
+    /// The same with a variant of the device in the place of each; nodes and network stay as they are.
     #[must_use]
-    pub fn with_device(self, device: impl Into<Arc<Device>>) -> Self {
+    pub fn with_changed_device(self, device: impl Into<Arc<Device>>) -> Self {
         Self { device: device.into(), ..self }
     }
 
@@ -217,6 +222,13 @@ impl System {
         let note = Some("one 400 Gbit/s network port per device is assumed".into());
         Link { bandwidth: USUAL_SCALE_OUT, kind, provenance: Provenance::Assumed, note }
     }
+}
+
+/// The whole scale-up domain of the device, and 8 devices if it has a host link.
+fn usual_node(device: &Device) -> u32 {
+    let domain = device.scale_up().map_or(1, |scale_up| scale_up.domain);
+    let cards = if device.host_link().is_some() { CARDS_PER_NODE } else { 1 };
+    domain.max(cards)
 }
 
 const fn counted(key: &'static str, value: u32, limit: u32) -> Result<u32, SystemError> {

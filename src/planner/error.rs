@@ -1,5 +1,6 @@
 //! Questions that a planner cannot answer.
 
+use crate::catalog::CatalogError;
 use crate::deployment::SpecError;
 use crate::hardware::{DeviceError, SystemError};
 use crate::request::RequestError;
@@ -75,6 +76,77 @@ pub enum PlannerError {
     /// The caller wanted no more.
     #[error("stopped by the caller")]
     Cancelled,
+    /// A name that leads to no profile.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A name that is none of those that are valid.
+    #[error("no {what} is called `{name}`{}, expected one of {}", did_you_mean(.nearest.as_deref()), .expected.join(", "))]
+    Unknown {
+        /// What was named.
+        what: String,
+        /// The name.
+        name: String,
+        /// The valid names.
+        expected: Vec<String>,
+        /// A similar one among them.
+        nearest: Option<String>,
+    },
+    /// Something that may be there once only.
+    #[error("`{name}` is there twice as {what}, expected once")]
+    Repeated {
+        /// What it is.
+        what: String,
+        /// Its name.
+        name: String,
+    },
+    /// A text that says nothing that is understood.
+    #[error("`{text}` is no {what}: {reason}")]
+    Unreadable {
+        /// What was expected.
+        what: &'static str,
+        /// The text.
+        text: String,
+        /// Why it is not understood.
+        reason: String,
+    },
+    /// Labels that are not as many as the values they stand for.
+    #[error("{found} labels for the {expected} values of the axis {axis}, expected one for each")]
+    Labels {
+        /// The axis.
+        axis: &'static str,
+        /// Labels that were given.
+        found: usize,
+        /// Values.
+        expected: usize,
+    },
+    /// A cell is asked for, and it is not said where it lies on an axis of several values.
+    #[error("the axis {axis} has {values} values: say which")]
+    Unplaced {
+        /// The axis.
+        axis: &'static str,
+        /// Its values.
+        values: usize,
+    },
+    /// Devices that are no multiple of what a replica takes.
+    #[error("{devices} devices are no multiple of {group}, the devices of one replica: some would be idle or missing")]
+    DoesNotDivide {
+        /// Devices of the system.
+        devices: u32,
+        /// Devices of a replica, or what its tensor parallelism is multiplied with.
+        group: u32,
+    },
+    /// A question that has no answer of this kind.
+    #[error("there is no answer for {what}: {instead}")]
+    Unsupported {
+        /// What was asked for.
+        what: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!(" (did you mean `{nearest}`?)")).unwrap_or_default()
 }
 
 impl From<SensitivityError> for PlannerError {

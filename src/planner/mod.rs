@@ -10,6 +10,7 @@ mod parallel;
 mod price;
 mod search;
 mod sensitivity;
+mod sweep;
 
 pub use configuration::{Configuration, ReplicaLayout};
 pub use cost::{
@@ -28,3 +29,4 @@ pub use sensitivity::{
     DeploymentDiagnosis, Doubling, Lever, LeverChange, Levers, Measure, Measures, Phase, PhaseBound, Question,
     Sensitivity, Spec, SpecEffect, SpecError,
 };
+pub use sweep::{Axis, AxisLabels, Cell, Column, Grid, SpeculationChoice, Sweep, SweepProgress};

@@ -1,7 +1,7 @@
 //! The answer: latencies, rates, utilisations, and where the time goes.
 
 use super::{Request, RequestError};
-use crate::memory::MemoryPlan;
+use crate::memory::{DoesNotFit, MemoryPlan};
 use crate::roofline::{self, Bound};
 use crate::step::{Explanation, Interval, StepCost, StepModel};
 use crate::units::{Bytes, Seconds, TokensPerSecond};
@@ -78,9 +78,22 @@ impl StepModel {
     /// # Errors
     /// [`RequestError`] for zero tokens, a context beyond the model's, or too little memory: checked before any timing.
     pub fn request(&self, request: &Request) -> Result<RequestEstimate, RequestError> {
+        self.request_if(request, |sequences, context| self.fit(sequences, context))
+    }
+
+    /// The same, but nothing is tried to make it fit if it does not: for questions in large numbers.
+    pub(crate) fn request_without_suggestions(&self, request: &Request) -> Result<RequestEstimate, RequestError> {
+        self.request_if(request, |sequences, context| self.memory().check(sequences, context))
+    }
+
+    fn request_if(
+        &self,
+        request: &Request,
+        fit: impl FnOnce(u64, u64) -> Result<MemoryPlan, Box<DoesNotFit>>,
+    ) -> Result<RequestEstimate, RequestError> {
         let deployment = self.deployment();
         request.check(deployment.context_limit(), self.prefill_steps(request))?;
-        let memory = self.fit(request.batch, request.context_tokens())?;
+        let memory = fit(request.batch, request.context_tokens())?;
         let (batch, steps) = (request.batch as f64, request.output_tokens - 1);
         let prefill = self.prefill(request);
         let decode = self.decode_run(request.batch, request.prompt_tokens, steps);

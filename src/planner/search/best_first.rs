@@ -104,7 +104,8 @@ impl Search<'_> {
             }
         }
         walk.found.tally.outbid += walk.open.len() as u64;
-        let best = walk.standing().into_iter().take(keep).map(|valued| (walk.keys[valued.score.index], valued)).collect();
+        let best =
+            walk.standing().into_iter().take(keep).map(|valued| (walk.keys[valued.score.index], valued)).collect();
         Ok(Found { best, ..walk.found })
     }
 }

@@ -75,7 +75,9 @@ impl Search<'_> {
         if replicas > candidate.most || is_latency || given / added >= ATTEMPTS {
             return Ok(None);
         }
-        let Ok(mut score) = self.score_of(&plan.configuration.deployment, &candidate, replicas) else { return Ok(None) };
+        let Ok(mut score) = self.score_of(&plan.configuration.deployment, &candidate, replicas) else {
+            return Ok(None);
+        };
         if self.objective == Objective::CostPerMillionTokens {
             score.value = plan.score.value;
         }

@@ -97,9 +97,7 @@ impl Slowness {
     pub(super) fn of(server: &Server<'_>, outlook: Outlook) -> Self {
         match outlook {
             Outlook::Expected => Self { first_token: 1.0, others: 1.0 },
-            Outlook::Pessimistic => {
-                Self { first_token: server.uncertainty(true), others: server.uncertainty(false) }
-            }
+            Outlook::Pessimistic => Self { first_token: server.uncertainty(true), others: server.uncertainty(false) },
         }
     }
 

@@ -110,7 +110,8 @@ impl Search<'_> {
                 self.target.is_met(&state).then_some(latency)
             };
             let enough = found(u64::from(replicas)).map(|least| least * 1.01);
-            let fast = |replicas: u64| enough.is_some_and(|enough| found(replicas).is_some_and(|found| found <= enough));
+            let fast =
+                |replicas: u64| enough.is_some_and(|enough| found(replicas).is_some_and(|found| found <= enough));
             let fewest = smallest_where(1, u64::from(replicas), fast).unwrap_or(u64::from(replicas)) as u32;
             score.cost *= f64::from(fewest) / f64::from(replicas);
             score.devices = deployment.devices_per_replica().saturating_mul(fewest);
@@ -126,7 +127,8 @@ impl Search<'_> {
         let Expected { summary, rate, capacity, binding } = self.expected(&server, replicas)?;
         let devices = deployment.devices_per_replica().saturating_mul(replicas);
         let quote = self.prices.quote(deployment.system().device()).ok();
-        let replica_hour = quote.as_ref().map(|of| of.usd_per_device_hour * f64::from(deployment.devices_per_replica()));
+        let replica_hour =
+            quote.as_ref().map(|of| of.usd_per_device_hour * f64::from(deployment.devices_per_replica()));
         let usd_per_hour = replica_hour.map(|price| price * f64::from(replicas));
         let outputs = self.workload.lengths().moments().output;
         let tokens = |rate: RequestsPerSecond| rate.token_rate(outputs);
@@ -239,9 +241,14 @@ impl fmt::Display for Plan {
             None => write!(f, "  not at the long end of the interval, with any number of replicas")?,
         }
         match &self.confirmation {
-            Some(Confirmation { requests, added_replicas: 0, .. }) => write!(f, "; {requests} simulated requests agree"),
+            Some(Confirmation { requests, added_replicas: 0, .. }) => {
+                write!(f, "; {requests} simulated requests agree")
+            }
             Some(Confirmation { requests, added_replicas, .. }) => {
-                write!(f, "; {added_replicas} replicas more than the steady state needs, after {requests} simulated requests")
+                write!(
+                    f,
+                    "; {added_replicas} replicas more than the steady state needs, after {requests} simulated requests"
+                )
             }
             None => Ok(()),
         }

@@ -252,7 +252,8 @@ impl Target {
             slo.e2e = divided(slo.e2e, Metric::E2e);
             slo
         };
-        let latencies = self.latencies.iter().map(|&(metric, statistic, limit)| (metric, statistic, limit / factor(metric)));
+        let latencies =
+            self.latencies.iter().map(|&(metric, statistic, limit)| (metric, statistic, limit / factor(metric)));
         Ok(Self { latencies: latencies.collect(), goodput: self.goodput.map(|(slo, share)| (shorter(&slo), share)) })
     }
 
@@ -342,8 +343,7 @@ fn worst(summary: &LoadSummary, slo: &Slo, share: f64) -> Option<Metric> {
         share if share >= 0.7 => Statistic::P90,
         _ => Statistic::P50,
     };
-    let excess =
-        |(metric, limit): (Metric, Seconds)| Some((metric, statistic.of(&metric.of(summary)?) / limit));
+    let excess = |(metric, limit): (Metric, Seconds)| Some((metric, statistic.of(&metric.of(summary)?) / limit));
     let most = limits(slo).filter_map(excess).max_by(|a, b| a.1.total_cmp(&b.1));
     most.map(|(metric, _)| metric)
 }

@@ -1,8 +1,8 @@
 //! What cannot be summarised.
 
 use super::Convention;
-use crate::profile::ProfileError;
 use super::{LoadSummary, Percentiles};
+use crate::profile::ProfileError;
 use std::fmt;
 
 /// A latency of a request.
