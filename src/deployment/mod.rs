@@ -204,7 +204,9 @@ impl Deployment {
         }
         match &self.model.body {
             ModelBody::Architecture(architecture) => architecture.check()?,
-            ModelBody::Totals(totals) => drop(totals.clone().checked()?),
+            ModelBody::Totals(totals) => {
+                totals.clone().checked()?;
+            }
         }
         Ok(())
     }
