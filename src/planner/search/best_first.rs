@@ -2,9 +2,12 @@
 
 use super::candidate::{Candidate, Dropped, Valued};
 use super::demand::Outlook;
+use super::figures::Facts;
+use super::objective::Objective;
 use super::refusal::{Refusal, Tally};
 use super::space::Key;
 use super::{Search, SearchProgress};
+use crate::deployment::Deployment;
 use crate::planner::PlannerError;
 use crate::planner::parallel::mapped;
 use crate::units::Bytes;
@@ -61,19 +64,33 @@ impl Ord for Node {
 
 /// What came of a node.
 enum Outcome {
-    Bound(f64),
-    Value(Valued),
+    Facts(Result<Facts, Refusal>),
+    Value(Result<Valued, Dropped>),
+}
+
+/// The deployments of the space, and what is known of those that were compiled: the same for every outlook.
+pub(super) struct Known {
+    keys: Vec<Key>,
+    facts: Vec<Option<Result<Facts, Refusal>>>,
+}
+
+impl Known {
+    pub(super) fn new(search: &Search<'_>) -> Self {
+        let keys = search.space.keys();
+        Self { facts: vec![None; keys.len()], keys }
+    }
 }
 
 impl Search<'_> {
     /// The `keep` best candidates of different groups.
     pub(super) fn best_first(
         &self,
+        known: &mut Known,
         outlook: Outlook,
         keep: usize,
         progress: &mut dyn FnMut(&SearchProgress) -> ControlFlow<()>,
     ) -> Result<Found, PlannerError> {
-        let mut walk = Walk::new(self, keep);
+        let mut walk = Walk::new(self, known, outlook, keep);
         walk.start()?;
         let total = walk.found.tally.deployments;
         loop {
@@ -92,20 +109,27 @@ impl Search<'_> {
                 break;
             }
             let outcomes = mapped(&batch, |(node, worst)| {
-                let candidate = &node.candidate;
-                let deployment = self.space.deployment(&walk.keys[candidate.index]).map_err(Refusal::Failed)?;
-                match node.compiled {
-                    false => self.bound(&deployment, candidate, outlook).map(Outcome::Bound),
-                    true => self.value(&deployment, candidate, outlook, *worst).map(Outcome::Value),
+                let deployment = self.space.deployment(&walk.known.keys[node.candidate.index]);
+                match (deployment, node.compiled) {
+                    (Err(error), _) => Outcome::Facts(Err(Refusal::Failed(error))),
+                    (Ok(of), false) => Outcome::Facts(walk.facts_of(node, &of)),
+                    (Ok(of), true) => Outcome::Value(self.value(&of, &node.candidate, outlook, *worst)),
                 }
             });
             for ((node, _), outcome) in batch.into_iter().zip(outcomes) {
-                walk.take(node, outcome);
+                match outcome {
+                    Outcome::Facts(facts) => walk.take_facts(node, facts),
+                    Outcome::Value(value) => walk.take_value(node, value),
+                }
             }
         }
         walk.found.tally.outbid += walk.open.len() as u64;
-        let best =
-            walk.standing().into_iter().take(keep).map(|valued| (walk.keys[valued.score.index], valued)).collect();
+        let best = walk
+            .standing()
+            .into_iter()
+            .take(keep)
+            .map(|valued| (walk.known.keys[valued.score.index], valued))
+            .collect();
         Ok(Found { best, ..walk.found })
     }
 }
@@ -113,8 +137,9 @@ impl Search<'_> {
 /// A search under way.
 struct Walk<'a, 's> {
     search: &'a Search<'s>,
+    known: &'a mut Known,
+    outlook: Outlook,
     keep: usize,
-    keys: Vec<Key>,
     open: BinaryHeap<Reverse<Node>>,
     /// The best of each group so far.
     best: BTreeMap<(u16, u16, usize), Valued>,
@@ -122,17 +147,17 @@ struct Walk<'a, 's> {
 }
 
 impl<'a, 's> Walk<'a, 's> {
-    fn new(search: &'a Search<'s>, keep: usize) -> Self {
+    fn new(search: &'a Search<'s>, known: &'a mut Known, outlook: Outlook, keep: usize) -> Self {
         let found = Found { best: Vec::new(), tally: Tally::default(), nearest: None };
-        Self { search, keep, keys: search.space.keys(), open: BinaryHeap::new(), best: BTreeMap::new(), found }
+        Self { search, known, outlook, keep, open: BinaryHeap::new(), best: BTreeMap::new(), found }
     }
 
     /// All candidates with their first bounds.
     fn start(&mut self) -> Result<(), PlannerError> {
         let search = self.search;
-        self.found.tally.deployments = self.keys.len() as u64;
+        self.found.tally.deployments = self.known.keys.len() as u64;
         let mut weights: BTreeMap<(u16, u16, u16), Bytes> = BTreeMap::new();
-        for (index, key) in self.keys.iter().enumerate() {
+        for (index, key) in self.known.keys.iter().enumerate() {
             let of_parts = match weights.get(&key.weight_parts()) {
                 Some(bytes) => *bytes,
                 None => {
@@ -148,7 +173,10 @@ impl<'a, 's> Walk<'a, 's> {
             match search.candidate(index, search.space.device(key), key.layout.devices()) {
                 Ok(candidate) => {
                     let bound = search.first_bound(&candidate);
-                    self.open.push(Reverse(Node { bound, candidate, compiled: false }));
+                    // Nothing but the steady state tells anything about latencies.
+                    let compiled = matches!(search.objective, Objective::Latency(..));
+                    self.found.tally.compiled += u64::from(compiled);
+                    self.open.push(Reverse(Node { bound, candidate, compiled }));
                 }
                 Err(refusal) => self.found.tally.count(&refusal),
             }
@@ -158,7 +186,7 @@ impl<'a, 's> Walk<'a, 's> {
 
     /// Plans that are told apart: one for each of these.
     fn group(&self, candidate: &Candidate) -> (u16, u16, usize) {
-        let Key { model, device, .. } = self.keys[candidate.index];
+        let Key { model, device, .. } = self.known.keys[candidate.index];
         if self.search.one_per_device { (model, device, 0) } else { (model, device, 1 + candidate.index) }
     }
 
@@ -197,33 +225,47 @@ impl<'a, 's> Walk<'a, 's> {
         batch
     }
 
-    fn take(&mut self, node: Node, outcome: Result<Outcome, Dropped>) {
-        let tally = &mut self.found.tally;
-        match node.compiled {
-            true => tally.solved += 1,
-            false => tally.compiled += 1,
+    /// Compiled now, or for another outlook.
+    fn facts_of(&self, node: &Node, deployment: &Deployment) -> Result<Facts, Refusal> {
+        match &self.known.facts[node.candidate.index] {
+            Some(facts) => facts.clone(),
+            None => self.search.facts(deployment),
         }
-        match outcome {
-            Ok(Outcome::Bound(bound)) => {
+    }
+
+    fn take_facts(&mut self, node: Node, facts: Result<Facts, Refusal>) {
+        self.found.tally.compiled += 1;
+        self.known.facts[node.candidate.index] = Some(facts.clone());
+        match facts.and_then(|facts| self.search.bound(&node.candidate, facts, self.outlook)) {
+            Ok(bound) => {
                 let bound = bound.max(node.bound);
                 self.open.push(Reverse(Node { bound, compiled: true, ..node }));
             }
-            Ok(Outcome::Value(valued)) => {
+            Err(refusal) => self.refuse(&node, refusal),
+        }
+    }
+
+    fn take_value(&mut self, node: Node, value: Result<Valued, Dropped>) {
+        self.found.tally.solved += 1;
+        match value {
+            Ok(valued) => {
                 let group = self.group(&node.candidate);
                 let better = |known: &Valued| known.score.order(&valued.score) == Ordering::Greater;
                 if self.best.get(&group).is_none_or(better) {
                     self.best.insert(group, valued);
                 }
             }
-            Err(Dropped::Outbid) => tally.outbid += 1,
-            Err(Dropped::Refused(refusal)) => {
-                tally.count(&refusal);
-                let excess = |refusal: &Refusal| refusal.excess().unwrap_or(f64::INFINITY);
-                let nearer = |(_, known): &(Key, Refusal)| excess(&refusal) < excess(known);
-                if refusal.excess().is_some() && self.found.nearest.as_ref().is_none_or(nearer) {
-                    self.found.nearest = Some((self.keys[node.candidate.index], refusal));
-                }
-            }
+            Err(Dropped::Outbid) => self.found.tally.outbid += 1,
+            Err(Dropped::Refused(refusal)) => self.refuse(&node, refusal),
+        }
+    }
+
+    fn refuse(&mut self, node: &Node, refusal: Refusal) {
+        self.found.tally.count(&refusal);
+        let excess = |refusal: &Refusal| refusal.excess().unwrap_or(f64::INFINITY);
+        let nearer = |(_, known): &(Key, Refusal)| excess(&refusal) < excess(known);
+        if refusal.excess().is_some() && self.found.nearest.as_ref().is_none_or(nearer) {
+            self.found.nearest = Some((self.known.keys[node.candidate.index], refusal));
         }
     }
 }

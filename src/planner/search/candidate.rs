@@ -1,6 +1,7 @@
 //! One deployment of the space: a bound of its value from its price, a better one from its largest rate, and its value.
 
-use super::demand::{Load, Outlook, Slowness, server};
+use super::demand::{Outlook, server};
+use super::figures::{Facts, Figures};
 use super::objective::{Objective, Score};
 use super::space::Key;
 use super::{Refusal, Search};
@@ -9,7 +10,7 @@ use crate::hardware::Device;
 use crate::planner::{EnergyUse, PlannerError, Power, ReplicaLayout};
 use crate::serving::{Need, Server, ServingError, Target, TargetBreach};
 use crate::step::StepModel;
-use crate::units::{Bytes, RequestsPerSecond, Seconds, Watts};
+use crate::units::{Bytes, Seconds};
 use crate::workload::Slo;
 
 /// One replica of the space with what is known before it is compiled.
@@ -95,14 +96,15 @@ impl Search<'_> {
         weights > self.space.device(key).usable_memory() * f64::from(key.layout.devices())
     }
 
-    /// What every plan of the candidate is worth at most, by the largest rate of a replica.
-    pub(super) fn bound(
-        &self,
-        deployment: &Deployment,
-        candidate: &Candidate,
-        outlook: Outlook,
-    ) -> Result<f64, Dropped> {
-        self.looked_at(deployment, candidate, outlook, |look| look.bound().ok_or(Refusal::Budget.into()))
+    /// What a replica of the candidate can do, whatever the target and the outlook.
+    pub(super) fn facts(&self, deployment: &Deployment) -> Result<Facts, Refusal> {
+        let model = self.compiled(deployment)?;
+        server(&model, &self.workload).map(|server| Facts::of(&server)).map_err(Refusal::of)
+    }
+
+    /// What every plan of the candidate is worth at most, by the largest rate of a replica; refused if its budget is too small for any.
+    pub(super) fn bound(&self, candidate: &Candidate, facts: Facts, outlook: Outlook) -> Result<f64, Refusal> {
+        Figures { search: self, candidate, facts, slowness: facts.slowness(outlook) }.bound().ok_or(Refusal::Budget)
     }
 
     /// The value of the candidate, if it is not above `worst`.
@@ -125,7 +127,7 @@ impl Search<'_> {
         replicas: u32,
     ) -> Result<Score, Dropped> {
         self.looked_at(deployment, candidate, Outlook::Expected, |look| {
-            Ok(look.valued(look.exact_value(replicas)?, replicas).score)
+            Ok(look.figures.valued(look.exact_value(replicas)?, replicas).score)
         })
     }
 
@@ -138,12 +140,14 @@ impl Search<'_> {
     ) -> Result<T, Dropped> {
         let model = self.compiled(deployment)?;
         let server = server(&model, &self.workload)?;
-        let slowness = Slowness::of(&server, outlook);
+        let facts = Facts::of(&server);
+        let slowness = facts.slowness(outlook);
         let target = match outlook {
             Outlook::Expected => self.target.clone(),
             Outlook::Pessimistic => slowness.target(&self.target)?,
         };
-        look(&Look { search: self, candidate, server: &server, target: &target, slowness })
+        let figures = Figures { search: self, candidate, facts, slowness };
+        look(&Look { figures, server: &server, target: &target })
     }
 
     /// A deployment that can be laid out and holds the longest request.
@@ -162,110 +166,40 @@ impl Search<'_> {
     }
 }
 
-/// A candidate that was compiled.
+/// A candidate that was compiled, and what it has to keep to.
 struct Look<'a, 'm> {
-    search: &'a Search<'a>,
-    candidate: &'a Candidate,
+    figures: Figures<'a>,
     server: &'a Server<'m>,
     target: &'a Target,
-    slowness: Slowness,
 }
 
 impl Look<'_, '_> {
-    fn load(&self) -> Load {
-        self.search.load.slowed(self.slowness.others)
-    }
-
-    /// Output tokens per second at a rate; under a pessimistic outlook the same number of requests comes.
-    fn output_tokens(&self, rate: RequestsPerSecond) -> f64 {
-        rate.as_requests_per_second() * self.search.workload.lengths().moments().output
-    }
-
-    /// USD per million output tokens of one replica at a rate.
-    fn per_million(&self, rate: RequestsPerSecond) -> f64 {
-        self.candidate.replica_price / 3600.0 / self.output_tokens(rate / self.slowness.others) * 1e6
-    }
-
-    fn bound(&self) -> Option<f64> {
-        let fewest = self.load().fewest(self.server);
-        if fewest > f64::from(self.candidate.most) {
-            return None;
-        }
-        Some(match self.search.objective {
-            Objective::CostPerMillionTokens => self.per_million(self.server.max_rate()),
-            Objective::Latency(..) => 0.0,
-            _ => self.value_of(fewest),
-        })
-    }
-
-    /// The value of so many replicas, for objectives that grow with their number; of energy a lower bound.
-    fn value_of(&self, replicas: f64) -> f64 {
-        let Candidate { devices, replica_price, power, .. } = *self.candidate;
-        match (self.search.objective, power) {
-            (Objective::Devices, _) => devices * replicas,
-            (Objective::Energy, Some(power)) => self.least_joules_per_token(replicas, &power),
-            _ => replica_price * replicas,
-        }
-    }
-
-    /// Energy per output token if replicas were busy for no longer than saturated ones are with as much work: idle power, and what the work adds.
-    fn least_joules_per_token(&self, replicas: f64, power: &Power) -> f64 {
-        let facility = |watts: Watts| watts.as_watts() * power.pue() * self.candidate.devices;
-        let prefill = self.server.phase_times().prefill_share();
-        let working = power.prefill() * prefill + power.decode() * (1.0 - prefill) - power.idle();
-        let (rate, most) = (self.served(replicas), self.server.max_rate());
-        let watts = facility(power.idle() + power.host()) * replicas + facility(working) * (rate / most);
-        watts / self.output_tokens(rate / self.slowness.others)
-    }
-
-    /// Requests per second of all replicas; of users as many as could be served at most.
-    fn served(&self, replicas: f64) -> RequestsPerSecond {
-        match self.load() {
-            Load::Rate(rate) => rate,
-            Load::Users { .. } => self.server.max_rate() * replicas,
-        }
-    }
-
-    /// Energy per output token of so many replicas.
-    fn joules_per_token(&self, replicas: u32, power: &Power) -> Result<f64, Dropped> {
-        let state = self.load().share(replicas).state(self.server, &Slo::default())?;
-        let used = EnergyUse::new(power, self.server, state.rate).map_err(Refusal::Failed)?;
-        Ok(used.facility_power.as_watts() / self.output_tokens(state.rate / self.slowness.others))
-    }
-
-    /// The most replicas whose value is at most `worst`.
-    fn affordable(&self, worst: f64) -> u32 {
-        let each = self.value_of(1.0) - self.value_of(0.0);
-        let number = if each > 0.0 { (worst - self.value_of(0.0)) / each } else { f64::INFINITY };
-        // What is as good as the worst must not be lost to rounding.
-        (number * (1.0 + 1e-12)).floor().clamp(0.0, f64::from(self.candidate.most)) as u32
-    }
-
     fn value(&self, worst: f64) -> Result<Valued, Dropped> {
-        match self.search.objective {
+        let figures = &self.figures;
+        match figures.search.objective {
             Objective::CostPerMillionTokens => self.cheapest_tokens(worst),
             Objective::Latency(metric, statistic) => {
-                let replicas = self.candidate.most;
-                let state = self.load().share(replicas).state(self.server, &self.target.slo())?;
+                let replicas = figures.candidate.most;
+                let state = figures.load().share(replicas).state(self.server, &self.target.slo())?;
                 if let Some(breach) = self.target.breaches(&state).first() {
                     return Err(Refusal::Target(*breach).into());
                 }
                 let found = metric.of(&state.summary).map(|latencies| statistic.of(&latencies));
                 let seconds = found.ok_or(Refusal::NoLatency { metric })?;
-                Ok(self.valued(self.slowness.of_metric(metric, seconds).as_seconds(), replicas))
+                Ok(figures.valued(figures.slowness.of_metric(metric, seconds).as_seconds(), replicas))
             }
             _ => {
-                let most = self.affordable(worst);
+                let most = figures.affordable(worst);
                 if most == 0 {
                     return Err(Dropped::Outbid);
                 }
-                match self.load().need(self.server, self.target, most)? {
+                match figures.load().need(self.server, self.target, most)? {
                     Need::Replicas(replicas) => match self.exact_value(replicas)? {
                         value if value > worst => Err(Dropped::Outbid),
-                        value => Ok(self.valued(value, replicas)),
+                        value => Ok(figures.valued(value, replicas)),
                     },
                     Need::Unloaded(breach) => Err(Refusal::Target(breach).into()),
-                    Need::MoreThan(limit) if limit == self.candidate.most => Err(Refusal::Budget.into()),
+                    Need::MoreThan(limit) if limit == figures.candidate.most => Err(Refusal::Budget.into()),
                     Need::MoreThan(_) => Err(Dropped::Outbid),
                 }
             }
@@ -273,18 +207,20 @@ impl Look<'_, '_> {
     }
 
     fn exact_value(&self, replicas: u32) -> Result<f64, Dropped> {
-        match &self.candidate.power {
+        let figures = &self.figures;
+        match &figures.candidate.power {
             Some(power) => self.joules_per_token(replicas, power),
-            None => Ok(self.value_of(f64::from(replicas))),
+            None => Ok(figures.value_of(f64::from(replicas))),
         }
     }
 
     fn cheapest_tokens(&self, worst: f64) -> Result<Valued, Dropped> {
+        let figures = &self.figures;
         let capacity = if self.target.is_empty() {
             self.server.max_rate()
         } else {
             // A price that is too high already at the rate at which it would be the worst needs no more to be known.
-            let enough = self.server.max_rate() * (self.per_million(self.server.max_rate()) / worst * (1.0 - 1e-9));
+            let enough = self.server.max_rate() * (figures.per_million(self.server.max_rate()) / worst * (1.0 - 1e-9));
             if worst.is_finite() && !self.server.carries(enough, self.target)? {
                 return Err(self.unloaded()?.map_or(Dropped::Outbid, |breach| Refusal::Target(breach).into()));
             }
@@ -293,12 +229,12 @@ impl Look<'_, '_> {
         if let Some(breach) = self.unloaded()? {
             return Err(Refusal::Target(breach).into());
         }
-        let value = self.per_million(capacity);
+        let value = figures.per_million(capacity);
         if value > worst {
             return Err(Dropped::Outbid);
         }
-        match self.load().need(self.server, self.target, self.candidate.most)? {
-            Need::Replicas(replicas) => Ok(self.valued(value, replicas)),
+        match figures.load().need(self.server, self.target, figures.candidate.most)? {
+            Need::Replicas(replicas) => Ok(figures.valued(value, replicas)),
             Need::Unloaded(breach) => Err(Refusal::Target(breach).into()),
             Need::MoreThan(_) => Err(Refusal::Budget.into()),
         }
@@ -310,9 +246,11 @@ impl Look<'_, '_> {
         Ok(self.target.breaches(&alone).into_iter().next())
     }
 
-    fn valued(&self, value: f64, replicas: u32) -> Valued {
-        let Candidate { index, devices, replica_price, .. } = *self.candidate;
-        let cost = replica_price * f64::from(replicas);
-        Valued { score: Score { value, cost, devices: (devices as u32).saturating_mul(replicas), index }, replicas }
+    /// Energy per output token of so many replicas.
+    fn joules_per_token(&self, replicas: u32, power: &Power) -> Result<f64, Dropped> {
+        let figures = &self.figures;
+        let state = figures.load().share(replicas).state(self.server, &Slo::default())?;
+        let used = EnergyUse::new(power, self.server, state.rate).map_err(Refusal::Failed)?;
+        Ok(used.facility_power.as_watts() / figures.output_tokens(state.rate / figures.slowness.others))
     }
 }

@@ -48,10 +48,10 @@ impl Load {
         }
     }
 
-    /// The fewest replicas that any target needs.
-    pub(super) fn fewest(self, server: &Server<'_>) -> f64 {
+    /// The fewest replicas that any target needs, each of which answers so many requests per second at most.
+    pub(super) fn fewest(self, max_rate: RequestsPerSecond) -> f64 {
         match self {
-            Self::Rate(rate) => (rate / server.max_rate()).ceil().max(1.0),
+            Self::Rate(rate) => (rate / max_rate).ceil().max(1.0),
             Self::Users { .. } => 1.0,
         }
     }
@@ -94,11 +94,12 @@ pub(super) struct Slowness {
 }
 
 impl Slowness {
-    pub(super) fn of(server: &Server<'_>, outlook: Outlook) -> Self {
-        match outlook {
-            Outlook::Expected => Self { first_token: 1.0, others: 1.0 },
-            Outlook::Pessimistic => Self { first_token: server.uncertainty(true), others: server.uncertainty(false) },
-        }
+    /// As predicted.
+    pub(super) const NONE: Self = Self { first_token: 1.0, others: 1.0 };
+
+    /// Of nine of ten measurements at most.
+    pub(super) fn of(server: &Server<'_>) -> Self {
+        Self { first_token: server.uncertainty(true), others: server.uncertainty(false) }
     }
 
     /// A predicted latency as long as it may be.

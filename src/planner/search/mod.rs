@@ -6,6 +6,7 @@ mod candidate;
 #[cfg(feature = "random")]
 mod confirm;
 mod demand;
+mod figures;
 mod loss;
 mod objective;
 mod plan;
@@ -26,7 +27,7 @@ use crate::hardware::Device;
 use crate::serving::Target;
 use crate::units::UsdPerHour;
 use crate::workload::Workload;
-use best_first::Found;
+use best_first::{Found, Known};
 use candidate::Valued;
 use demand::{Load, Outlook};
 use space::Key;
@@ -192,13 +193,15 @@ impl<'a> Search<'a> {
     ) -> Result<Answer, PlannerError> {
         self.check()?;
         // More than are shown, since simulation may say that some need more replicas.
-        let Found { best, tally, nearest } = self.best_first(Outlook::Expected, 2 * self.ranks, &mut progress)?;
+        let mut known = Known::new(self);
+        let Found { best, tally, nearest } =
+            self.best_first(&mut known, Outlook::Expected, 2 * self.ranks, &mut progress)?;
         let plan = |(key, valued): (Key, Valued)| self.valued_plan(self.space.deployment(&key)?, valued);
         let plans = best.into_iter().map(plan).collect::<Result<Vec<_>, PlannerError>>()?;
         #[cfg(feature = "random")]
         let plans = self.confirmed(plans)?;
         let plans: Vec<Plan> = plans.into_iter().take(self.ranks).collect();
-        let robust = self.best_first(Outlook::Pessimistic, 1, &mut progress)?.best.into_iter().next();
+        let robust = self.best_first(&mut known, Outlook::Pessimistic, 1, &mut progress)?.best.into_iter().next();
         let robust = robust.map(|(key, valued)| self.plan(self.space.deployment(&key)?, valued.replicas, valued.score));
         let robust = robust.transpose()?;
         let nearest = match nearest.filter(|_| plans.is_empty()) {

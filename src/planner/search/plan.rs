@@ -132,7 +132,7 @@ impl Search<'_> {
         let usd_per_hour = replica_hour.map(|price| price * f64::from(replicas));
         let outputs = self.workload.lengths().moments().output;
         let tokens = |rate: RequestsPerSecond| rate.token_rate(outputs);
-        let slow = Slowness::of(&server, Outlook::Pessimistic);
+        let slow = Slowness::of(&server);
         let pessimistic = self.load.slowed(slow.others).need(&server, &slow.target(&self.target)?, u32::MAX)?;
         Ok(Plan {
             configuration: Configuration::of(&deployment),
