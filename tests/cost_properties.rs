@@ -398,3 +398,23 @@ fn what_is_no_number_is_an_error() {
     assert_eq!(device.cost_per_used_hour(0.0).unwrap(), None);
     assert_eq!(TokenCounts::default().hit_rate(), None);
 }
+
+/// DeepSeek, 24 hours of February 2025: 608 billion prompt tokens at 73,700 tokens per second and node, 168 billion output tokens at 14,800, on 226.75 nodes on average
+/// (deepseek-ai/open-infra-index, day 6).
+#[test]
+fn nodes_of_a_published_fleet() {
+    let day = 86_400.0;
+    let nodes = |tokens: f64, per_node: f64| {
+        // A million tokens are a request.
+        let rate = RequestsPerSecond::from_requests_per_second;
+        let duration = Seconds::from_seconds(day);
+        let schedule = RateSchedule::steps(&[(duration, rate(tokens / day / 1e6))], ScheduleEnd::Repeat).unwrap();
+        let price = UsdPerHour::from_usd_per_hour(2.0);
+        let plan = Fleet::new(&schedule, rate(per_node / 1e6), 8, price).unwrap().plan().unwrap();
+        (plan.following.mean_replicas * plan.following.utilization, plan.fixed.most_replicas)
+    };
+    let (prefill, decode) = (nodes(608e9, 73_700.0), nodes(168e9, 14_800.0));
+    let busy = prefill.0 + decode.0;
+    assert!((busy / 226.75 - 1.0).abs() < 0.01, "{busy} nodes");
+    assert_eq!(prefill.1 + decode.1, 228); // whole nodes
+}
