@@ -80,6 +80,7 @@ fn searches(criterion: &mut Criterion) {
         }
     }
     let space = everything("llama-3.1-70b");
+    group.throughput(Throughput::Elements(space.len() as u64));
     let objectives = [
         ("tokens", Objective::CostPerMillionTokens),
         ("devices", Objective::Devices),

@@ -73,6 +73,8 @@
 //! - [`serving`]: many requests at once, as a steady state in closed form; [`serving::simulate`] (feature `random`, on by default) serves
 //!   every request of a workload or a trace instead.
 //!
+//! - [`planner`]: the inverse questions. Which devices, how many, laid out how, at what cost; what if a number of the data sheet were another.
+//!
 //! Where each number comes from is part of the answer: profiles name their sources, and every estimate lists its assumptions.
 //! `docs/theory.md` has every formula with its source, `docs/architecture.md` the map of the code.
 //!
@@ -99,6 +101,7 @@ pub mod memory;
 pub mod model;
 pub mod numeric;
 pub mod operator;
+mod parallel;
 pub mod planner;
 pub mod prelude;
 pub mod profile;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules and their floors, from the ground up.
 const FLOORS: [(u32, &[&str]); 10] = [
-    (0, &["units", "numeric", "queueing", "profile"]),
+    (0, &["units", "numeric", "parallel", "queueing", "profile"]),
     (1, &["hardware", "model", "format", "engine"]),
     (2, &["catalog", "import"]),
     (3, &["operator", "roofline"]),

@@ -1,9 +1,9 @@
 //! Prefill and decode on devices of their own, against the same devices that do both.
 
-use super::parallel::mapped;
 use super::{Configuration, PlannerError};
 use crate::deployment::Deployment;
 use crate::hardware::System;
+use crate::parallel::in_order;
 use crate::serving::{Disaggregated, KvTransfer, Server, ServingError, Split, Target};
 use crate::step::StepModel;
 use crate::units::RequestsPerSecond;
@@ -80,11 +80,12 @@ impl Disaggregation {
         let target = Target::goodput(*limits.0, limits.1)?;
         let system = deployment.system().clone().with_count(devices)?;
         let layouts = layouts(deployment, &system, lengths)?;
-        let aggregated = mapped(&layouts, |model| aggregated(model, lengths, &target, devices));
+        let aggregated = in_order(0..layouts.len(), |index| aggregated(&layouts[index], lengths, &target, devices));
         let aggregated = best(aggregated, |(_, rate)| *rate)?;
         let pairs: Vec<(&StepModel, &StepModel)> =
             layouts.iter().flat_map(|prefill| layouts.iter().map(move |decode| (prefill, decode))).collect();
-        let pools = mapped(&pairs, |&(prefill, decode)| {
+        let pools = in_order(0..pairs.len(), |index| {
+            let (prefill, decode) = pairs[index];
             split(prefill, decode, transfer, lengths, devices, limits)
                 .map(|split| (pool(prefill, split.prefill), pool(decode, split.decode), split.rate))
         });

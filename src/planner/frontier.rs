@@ -1,9 +1,9 @@
 //! What cannot be had together: the best of one thing for every amount of another.
 
-use super::parallel::mapped;
 use super::search::SearchSpace;
 use super::{Configuration, PlannerError, PriceChoice, Quote};
 use crate::deployment::Deployment;
+use crate::parallel::in_order;
 use crate::serving::metrics::Metric;
 use crate::serving::{Server, SteadyState};
 use crate::step::StepModel;
@@ -156,7 +156,8 @@ impl Frontier {
         let total = deployments.len() as u64;
         let (mut points, mut done, mut candidates) = (Vec::new(), 0, 0);
         for batch in deployments.chunks(BATCH) {
-            let found = mapped(batch, |of| points_of(of, lengths, concurrencies, tradeoff, prices));
+            let points_of = |number: usize| points_of(&batch[number], lengths, concurrencies, tradeoff, prices);
+            let found = in_order(0..batch.len(), points_of);
             candidates += found.iter().map(Vec::len).sum::<usize>() as u64;
             points.extend(found.into_iter().flatten());
             // Memory stays small, and the front of fronts is the front.

@@ -8,8 +8,8 @@ use super::refusal::{Refusal, Tally};
 use super::space::Key;
 use super::{Search, SearchProgress};
 use crate::deployment::Deployment;
+use crate::parallel::in_order;
 use crate::planner::PlannerError;
-use crate::planner::parallel::mapped;
 use crate::units::Bytes;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -72,12 +72,14 @@ enum Outcome {
 pub(super) struct Known {
     keys: Vec<Key>,
     facts: Vec<Option<Result<Facts, Refusal>>>,
+    /// Lower bounds of values that the expected outlook left behind: longer times never need fewer replicas.
+    at_least: Vec<f64>,
 }
 
 impl Known {
     pub(super) fn new(search: &Search<'_>) -> Self {
         let keys = search.space.keys();
-        Self { facts: vec![None; keys.len()], keys }
+        Self { facts: vec![None; keys.len()], at_least: vec![0.0; keys.len()], keys }
     }
 }
 
@@ -108,7 +110,8 @@ impl Search<'_> {
             if batch.is_empty() {
                 break;
             }
-            let outcomes = mapped(&batch, |(node, worst)| {
+            let outcomes = in_order(0..batch.len(), |number| {
+                let (node, worst) = &batch[number];
                 let deployment = self.space.deployment(&walk.known.keys[node.candidate.index]);
                 match (deployment, node.compiled) {
                     (Err(error), _) => Outcome::Facts(Err(Refusal::Failed(error))),
@@ -116,10 +119,10 @@ impl Search<'_> {
                     (Ok(of), true) => Outcome::Value(self.value(&of, &node.candidate, outlook, *worst)),
                 }
             });
-            for ((node, _), outcome) in batch.into_iter().zip(outcomes) {
+            for ((node, worst), outcome) in batch.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Facts(facts) => walk.take_facts(node, facts),
-                    Outcome::Value(value) => walk.take_value(node, value),
+                    Outcome::Value(value) => walk.take_value(node, value, worst),
                 }
             }
         }
@@ -172,7 +175,7 @@ impl<'a, 's> Walk<'a, 's> {
             }
             match search.candidate(index, search.space.device(key), key.layout.devices()) {
                 Ok(candidate) => {
-                    let bound = search.first_bound(&candidate);
+                    let bound = search.first_bound(&candidate).max(self.known.at_least[index]);
                     // Nothing but the steady state tells anything about latencies.
                     let compiled = matches!(search.objective, Objective::Latency(..));
                     self.found.tally.compiled += u64::from(compiled);
@@ -245,8 +248,9 @@ impl<'a, 's> Walk<'a, 's> {
         }
     }
 
-    fn take_value(&mut self, node: Node, value: Result<Valued, Dropped>) {
+    fn take_value(&mut self, node: Node, value: Result<Valued, Dropped>, worst: f64) {
         self.found.tally.solved += 1;
+        self.learn(&node, &value, worst);
         match value {
             Ok(valued) => {
                 let group = self.group(&node.candidate);
@@ -257,6 +261,20 @@ impl<'a, 's> Walk<'a, 's> {
             }
             Err(Dropped::Outbid) => self.found.tally.outbid += 1,
             Err(Dropped::Refused(refusal)) => self.refuse(&node, refusal),
+        }
+    }
+
+    /// Keeps what holds for longer times too.
+    fn learn(&mut self, node: &Node, value: &Result<Valued, Dropped>, worst: f64) {
+        let of_replicas = !matches!(self.search.objective, Objective::Latency(..) | Objective::Energy);
+        if self.outlook != Outlook::Expected || !of_replicas {
+            return;
+        }
+        let index = node.candidate.index;
+        match value {
+            Ok(valued) => self.known.at_least[index] = valued.score.value,
+            Err(Dropped::Outbid) => self.known.at_least[index] = worst,
+            Err(Dropped::Refused(refusal)) => self.known.facts[index] = Some(Err(refusal.clone())),
         }
     }
 

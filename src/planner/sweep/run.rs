@@ -2,11 +2,10 @@
 
 use super::schedule::Schedule;
 use super::{AxisLabels, Cell, Grid, Sweep};
+use crate::parallel::{in_order, threads};
 use crate::planner::PlannerError;
 use ndarray::{ArrayD, IxDyn};
-#[cfg(feature = "parallel")]
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -51,7 +50,7 @@ impl Sweep {
     /// ```
     /// use llm_roofline::prelude::*;
     /// use llm_roofline::planner::{Axis, PlannerError, Sweep};
-    /// use std::ops::{ControlFlow, Range};
+    /// use std::ops::ControlFlow;
     /// let catalog = Catalog::embedded();
     /// let base = Deployment::new(catalog.model("llama-3.1-8b")?, System::new(catalog.device("h100-sxm-80gb")?, 1)?);
     /// let sweep = Sweep::new(&base, &Request::new(500, 500)).over(Axis::batches(1..=100))?;
@@ -81,17 +80,23 @@ impl Sweep {
         while cells.len() < total {
             let window = cells.len()..(cells.len() + WINDOW).min(total);
             let blocks = in_order(schedule.blocks_of(&window), |block| {
+                if watch.is_stopped() {
+                    return Err(PlannerError::Cancelled);
+                }
                 let compiled = schedule.compile(block);
                 let (from, to) = schedule.cells_within(block, &window);
-                in_order(0..(to - from).div_ceil(piece), |number| {
+                let pieces = in_order(0..(to - from).div_ceil(piece), |number| {
                     let from = from + number * piece;
                     let place = (block, from, to.min(from + piece));
                     let answers = schedule.compute(&compiled, place, || watch.is_stopped(), &answer)?;
                     watch.done(answers.len())?;
                     Ok(answers)
-                })
-            })?;
-            cells.extend(blocks.into_iter().flatten().flatten());
+                });
+                pieces.into_iter().collect::<Result<Vec<_>, PlannerError>>()
+            });
+            for block in blocks {
+                cells.extend(block?.into_iter().flatten());
+            }
         }
         self.grid(&schedule.order(), cells)
     }
@@ -129,31 +134,6 @@ fn shaped<T>(shape: Vec<usize>, cells: Vec<T>) -> Result<ArrayD<T>, PlannerError
 fn piece(total: usize, rates: usize) -> usize {
     let even = total.div_ceil(PIECES_PER_THREAD * threads()).clamp(1, PIECE);
     if even >= rates { even - even % rates.max(1) } else { even }
-}
-
-#[cfg(feature = "parallel")]
-fn threads() -> usize {
-    rayon::current_num_threads()
-}
-
-#[cfg(not(feature = "parallel"))]
-const fn threads() -> usize {
-    1
-}
-
-/// Results of tasks in the order of their numbers.
-#[cfg(feature = "parallel")]
-fn in_order<T: Send>(
-    tasks: Range<usize>,
-    task: impl Fn(usize) -> Result<T, PlannerError> + Sync,
-) -> Result<Vec<T>, PlannerError> {
-    tasks.into_par_iter().map(&task).collect()
-}
-
-/// Results of tasks in the order of their numbers.
-#[cfg(not(feature = "parallel"))]
-fn in_order<T>(tasks: Range<usize>, task: impl Fn(usize) -> Result<T, PlannerError>) -> Result<Vec<T>, PlannerError> {
-    tasks.map(task).collect()
 }
 
 /// Counts cells, tells the caller, and stops all threads if he wants no more.

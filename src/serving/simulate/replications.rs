@@ -3,6 +3,7 @@
 use super::outcome::{Outcome, summarise};
 use super::simulation::Simulation;
 use super::statistics::Statistics;
+use crate::parallel::in_order_on;
 use crate::serving::ServingError;
 use crate::workload::Workload;
 use std::num::NonZeroUsize;
@@ -30,45 +31,12 @@ impl Simulation<'_> {
             let expected = "1 or more";
             return Err(ServingError::Number { what: "number of runs", value: 0.0, expected });
         }
-        let outcomes = side_by_side(runs as usize, threads.get(), |run| {
+        let outcomes = in_order_on(threads.get(), 0..runs as usize, |run| {
             self.clone().with_seed(self.seed().wrapping_add(run as u64)).run(workload, requests)
         });
         let endless = workload.arrivals().mean_rate().is_some();
         Ok(combine(outcomes.into_iter().collect::<Result<Vec<_>, _>>()?, endless))
     }
-}
-
-/// Results of tasks in the order of their numbers.
-#[cfg(feature = "parallel")]
-fn side_by_side<T: Send>(tasks: usize, threads: usize, task: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    use std::sync::Mutex;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(tasks));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(tasks) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= tasks {
-                        break;
-                    }
-                    let result = task(number);
-                    done.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((number, result));
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    done.sort_by_key(|(number, _)| *number);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
-/// The same one after another.
-#[cfg(not(feature = "parallel"))]
-fn side_by_side<T>(tasks: usize, _threads: usize, task: impl Fn(usize) -> T) -> Vec<T> {
-    (0..tasks).map(task).collect()
 }
 
 fn combine(mut outcomes: Vec<Outcome>, endless: bool) -> Outcome {
