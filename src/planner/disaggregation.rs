@@ -65,9 +65,9 @@ impl Disaggregation {
     /// let network = KvTransfer::new(BytesPerSecond::from_gb_per_second(50.0))?;
     /// let slo = Slo::ttft_tpot("1 s".parse()?, "15 ms".parse()?);
     /// let compared = Disaggregation::new(&deployment, &Lengths::fixed(4000, 200)?, (&slo, 0.9), 4, network)?;
-    /// // Long prompts disturb answers that must be fast: three devices for prompts, one for answers.
-    /// assert_eq!(compared.ratio(), Some((3, 1)));
-    /// assert!(compared.gain().unwrap() > 1.0);
+    /// // Long prompts disturb answers that must be fast, and take at least as many devices.
+    /// let (prefill, decode) = compared.ratio().unwrap();
+    /// assert!(prefill >= decode && compared.gain().unwrap() > 1.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(

@@ -6,7 +6,7 @@ use super::{Measure, Question, Sensitivity, Spec};
 use crate::planner::PlannerError;
 use crate::roofline::Bound;
 use crate::serving::metrics::Metric;
-use crate::serving::{Binding, Limit};
+use crate::serving::{Binding, Limit, Server, SteadyState};
 use crate::step::{ResourceShares, StepCost, StepModel, StepSensitivity};
 use crate::units::Seconds;
 use crate::workload::Slo;
@@ -148,16 +148,26 @@ impl Question {
     pub fn diagnose(&self) -> Result<DeploymentDiagnosis, PlannerError> {
         let model = StepModel::compile(self.deployment())?;
         let server = self.server(&model)?;
-        let capacity = self.target().map(|target| server.max_rate_under(target)).transpose()?;
-        let (state, binding) = match capacity {
-            Some(capacity) => (capacity.state, Some(capacity.binding)),
-            None => (server.offline(&Slo::default()), None),
-        };
+        let (state, binding) = self.state_at_capacity(&server)?;
         let phases = self.phases(&model, state.summary.mean_batch.unwrap_or(1.0).max(1.0))?;
         let (sensitivity, main) = (self.sensitivity()?, self.main_measure_within(binding.as_ref()));
         let doublings = doublings(self, &sensitivity, main);
         let (slots, limit) = server.rules().slots();
         Ok(DeploymentDiagnosis { phases, main, doublings, slots, limit, binding, sensitivity })
+    }
+
+    /// The largest load within the limits, or of all if there are none, and why it cannot be larger.
+    pub(super) fn state_at_capacity(
+        &self,
+        server: &Server<'_>,
+    ) -> Result<(SteadyState, Option<Binding>), PlannerError> {
+        Ok(match self.target() {
+            Some(target) => {
+                let capacity = server.max_rate_under(target)?;
+                (capacity.state, Some(capacity.binding))
+            }
+            None => (server.offline(&Slo::default()), None),
+        })
     }
 
     fn phases(&self, model: &StepModel, sequences: f64) -> Result<Vec<PhaseBound>, PlannerError> {

@@ -90,13 +90,19 @@ impl Question {
 
     /// Alone only: under load a step has more to verify, which the steady state does not know.
     fn speculating(&self, measure: Measure, base: &Measures) -> Outcome {
-        let tried = Method::ALL.into_iter().filter(|method| self.has_drafter(*method));
-        let tried = tried.filter_map(|method| Some((method, self.speculate(method)?)));
-        let best = tried.min_by(|a, b| a.1.e2e.as_seconds().total_cmp(&b.1.e2e.as_seconds()));
-        let Some((method, answer)) = best else { return refused("no method can be built, or none fits") };
-        let faster = answer.speedup.map_or(1.0, |speedup| speedup.expected);
+        let Some((method, answer)) = self.fastest_speculation(1) else {
+            return refused("no method can be built, or none fits");
+        };
         if !measure.is_unloaded() {
-            return refused(format!("load not modelled; alone {method} TPOT {faster:.2}x"));
+            let faster = |answer: &SpeculativeEstimate| answer.speedup.map_or(1.0, |speedup| speedup.expected);
+            let mut why = format!("TPOT alone {:.2}x ({method})", faster(&answer));
+            let model = StepModel::compile(self.deployment())?;
+            let sequences = self.state_at_capacity(&self.server(&model)?)?.0.summary.mean_batch;
+            let batch = sequences.unwrap_or(1.0).round().max(1.0) as u64;
+            if let Some((method, answer)) = self.fastest_speculation(batch) {
+                why += &format!(", at {batch} {:.2}x ({method})", faster(&answer));
+            }
+            return refused(why);
         }
         let tokens = answer.tokens_per_step;
         let after = Measures {
@@ -109,6 +115,13 @@ impl Question {
         Ok((after, None, format!("{method}, {tokens:.1} tokens per step (typical)")))
     }
 
+    /// Of equal requests that start together.
+    fn fastest_speculation(&self, batch: u64) -> Option<(Method, SpeculativeEstimate)> {
+        let tried = Method::ALL.into_iter().filter(|method| self.has_drafter(*method));
+        let tried = tried.filter_map(|method| Some((method, self.speculate(method, batch)?)));
+        tried.min_by(|a, b| a.1.e2e.as_seconds().total_cmp(&b.1.e2e.as_seconds()))
+    }
+
     /// Heads can be trained for any model; prediction modules come with it.
     fn has_drafter(&self, method: Method) -> bool {
         match method {
@@ -118,9 +131,10 @@ impl Question {
         }
     }
 
-    fn speculate(&self, method: Method) -> Option<SpeculativeEstimate> {
+    fn speculate(&self, method: Method, batch: u64) -> Option<SpeculativeEstimate> {
         let speculation = Speculation::new(method, self.deployment()).ok()?;
-        SpeculativeModel::compile(self.deployment(), &speculation).ok()?.request(&self.request()).ok()
+        let model = SpeculativeModel::compile(self.deployment(), &speculation).ok()?;
+        model.request(&self.request().with_batch(batch)).ok()
     }
 
     /// One replica for prompts and one for answers, against two that do both: rates within the same limits, met together by the same share of requests.
