@@ -4,7 +4,7 @@
 
 mod shared;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, builder::PossibleValuesParser};
 use llm_roofline::planner::{Objective, PriceChoice, Search, SearchSpace};
 use llm_roofline::prelude::*;
 use llm_roofline::serving::{Statistic, Target, metrics::Metric};
@@ -40,54 +40,41 @@ struct Arguments {
     slo_ttft_ms: f64,
     #[arg(long, default_value_t = 50.0)]
     slo_tpot_ms: f64,
-    #[arg(long, value_enum, default_value_t = Minimise::Cost)]
-    minimise: Minimise,
+    #[arg(long, default_value = "cost", value_parser = PossibleValuesParser::new(["cost", "tokens", "devices", "energy", "latency"]))]
+    minimise: String,
     #[arg(long, default_value_t = 1024)]
     max_devices: u32,
-    /// Whose prices; without, the median
-    #[arg(long)]
-    provider: Option<String>,
     #[arg(long)]
     json: bool,
 }
-
-#[derive(Clone, Copy, ValueEnum)]
-#[rustfmt::skip]
-enum Minimise { Cost, Tokens, Devices, Energy, Latency }
 
 fn main() -> std::process::ExitCode {
     shared::finish(run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
-    let mut space = SearchSpace::new(shared::model(&arguments.model)?, shared::engine(&arguments.engine)?);
-    space = match arguments.devices.as_slice() {
-        [] => space.with_priced_devices(Catalog::embedded())?,
-        names => space.with_devices(names.iter().map(|name| shared::device(name)).collect::<Result<Vec<_>, _>>()?),
-    };
+    let space = SearchSpace::new(shared::model(&arguments.model)?, shared::engine(&arguments.engine)?);
+    let devices = arguments.devices.iter().map(|name| shared::device(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut space =
+        if devices.is_empty() { space.with_priced_devices(Catalog::embedded())? } else { space.with_devices(devices) };
     if !arguments.weights.is_empty() {
         space = space.with_weights(arguments.weights.iter().map(|name| name.parse()).collect::<Result<Vec<_>, _>>()?);
     }
-    let mut workload = Workload::poisson(
-        RequestsPerSecond::from_requests_per_second(arguments.rate),
-        Lengths::fixed(arguments.prompt, arguments.output)?,
-    )?;
-    if let Some(users) = arguments.users {
-        let think = Seconds::from_seconds(arguments.think_s);
-        workload = workload.with_arrivals(Arrivals::closed_loop_with(users, think, None)?);
-    }
+    let arrivals = match arguments.users {
+        Some(users) => Arrivals::closed_loop_with(users, Seconds::from_seconds(arguments.think_s), None)?,
+        None => Arrivals::poisson(RequestsPerSecond::from_requests_per_second(arguments.rate))?,
+    };
+    let workload = Workload::new(arrivals, Lengths::fixed(arguments.prompt, arguments.output)?);
     let [ttft, tpot] = [arguments.slo_ttft_ms, arguments.slo_tpot_ms].map(Seconds::from_millis);
     let target = Target::at(&Slo::ttft_tpot(ttft, tpot), Statistic::P99)?;
-    let objective = match arguments.minimise {
-        Minimise::Cost => Objective::CostPerHour,
-        Minimise::Tokens => Objective::CostPerMillionTokens,
-        Minimise::Devices => Objective::Devices,
-        Minimise::Energy => Objective::Energy,
-        Minimise::Latency => Objective::Latency(Metric::E2e, Statistic::P50),
+    let objective = match arguments.minimise.as_str() {
+        "tokens" => Objective::CostPerMillionTokens,
+        "devices" => Objective::Devices,
+        "energy" => Objective::Energy,
+        "latency" => Objective::Latency(Metric::E2e, Statistic::P50),
+        _ => Objective::CostPerHour,
     };
-    let search =
-        Search::new(&space, &workload, &target)?.minimising(objective).with_most_devices(arguments.max_devices);
-    let prices = arguments.provider.clone().map_or(PriceChoice::Median, PriceChoice::Provider);
-    let answer = search.with_prices(prices).run()?;
+    let search = Search::new(&space, &workload, &target)?.minimising(objective).with_prices(PriceChoice::Median);
+    let answer = search.with_most_devices(arguments.max_devices).run()?;
     Ok(if arguments.json { answer.to_json() } else { answer.to_string() } + "\n")
 }

@@ -197,6 +197,10 @@ fn users_and_schedules_are_loads_too() {
     let scheduled = poisson(1.0, 1000, 200).with_arrivals(Arrivals::schedule(day));
     let plan_for = |workload: &Workload| quick(&space, workload, &target).run().unwrap().plans[0].replicas;
     assert_eq!(plan_for(&scheduled), plan_for(&poisson(36.0, 1000, 200)));
+    let plan = quick(&space, &scheduled, &target).run().unwrap().plans.remove(0);
+    let fleet = plan.fleet.unwrap();
+    assert_eq!(fleet.fixed.most_replicas, u64::from(plan.replicas));
+    assert!(fleet.following.usd_per_day < fleet.fixed.usd_per_day);
     // As many users as a replica takes need one, one more needs two.
     let model = StepModel::compile(&space.deployments().unwrap()[0]).unwrap();
     let server = Server::new(&model, &lengths).unwrap();
@@ -212,6 +216,56 @@ fn users_and_schedules_are_loads_too() {
         Search::new(&space, &Workload::offline(5, lengths).unwrap(), &target),
         Err(PlannerError::Number { .. })
     ));
+}
+
+#[test]
+fn headroom_is_room_that_is_left() {
+    let space = space(["l4-24gb", "h100-sxm-80gb"].map(device), &["bf16"], 2);
+    for share in [0.0, 0.1, 0.25, 1.0] {
+        let search = quick(&space, &poisson(30.0, 1000, 200), &within(500.0, 50.0, Statistic::P95));
+        let answer = search.with_headroom(share).unwrap().run().unwrap();
+        assert!(answer.plans.iter().all(|plan| plan.headroom >= share - 1e-9), "{share}: {answer}");
+        // As many as a load without headroom needs that is larger by as much.
+        let larger = poisson(30.0 * (1.0 + share), 1000, 200);
+        let same = quick(&space, &larger, &within(500.0, 50.0, Statistic::P95)).run().unwrap();
+        assert_eq!(value(&answer), value(&same));
+    }
+    let search = quick(&space, &poisson(30.0, 1000, 200), &Target::default());
+    assert!(matches!(search.with_headroom(-0.1), Err(PlannerError::Number { .. })));
+}
+
+/// Dense, mixtures, latent attention, recurrences, windows; engines that chunk, batch statically, or have a place for one: numbers that are numbers.
+#[test]
+fn every_plan_is_finite() {
+    let catalog = Catalog::embedded();
+    let devices = ["l4-24gb", "h100-sxm-80gb", "rtx-4090-24gb"];
+    let (mut plans, mut refused) = (0, 0);
+    for model in ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "granite-4.0-h-small"] {
+        let Ok(model) = catalog.model(model) else { continue };
+        for engine in ["ideal", "vllm-2026", "sglang-2026", "tensorrt-llm-2025", "llama-cpp-cuda-2026", "transformers"]
+        {
+            let Ok(engine) = catalog.engine(engine) else { continue };
+            let space = SearchSpace::new(model.clone(), engine)
+                .with_devices(devices.map(device))
+                .with_most_devices_per_replica(2);
+            for (index, objective) in OBJECTIVES.into_iter().enumerate() {
+                let workload = poisson([0.2, 5.0][index % 2], 600, [100, 1][index % 2]);
+                let search = quick(&space, &workload, &within(3000.0, 200.0, Statistic::P90));
+                let answer = search.minimising(objective).with_most_devices(64).run().unwrap();
+                for plan in answer.plans.iter().chain(&answer.robust) {
+                    let numbers =
+                        [plan.objective_value(), plan.headroom, plan.utilization, plan.slowest.0, plan.slowest.1];
+                    assert!(numbers.iter().all(|number| number.is_finite() && *number >= 0.0), "{plan}\n{numbers:?}");
+                    assert!(
+                        plan.utilization < 1.0 && plan.replicas > 0 && plan.slowest.0 >= 1.0 && plan.slowest.1 >= 1.0
+                    );
+                    plans += 1;
+                }
+                refused += u32::from(answer.plans.is_empty());
+            }
+        }
+    }
+    assert!(plans > 100, "{plans} plans, {refused} searches without any");
 }
 
 #[test]

@@ -287,7 +287,6 @@ fn levers_are_applied_and_ranked() {
     // More of a prompt in the cache saves more.
     let cached = |share| lever(&levers, &LeverChange::CachedPrompts { share }).gain.unwrap();
     assert!(1.0 < cached(0.5) && cached(0.5) < cached(0.9));
-    // Speculation is known for a request that is alone only.
     // Of a load only the pace of as many sequences is known, which gain less than one that is alone.
     let speculation = &lever(&levers, &LeverChange::Speculation).note;
     let factors: Vec<f64> = speculation.split(' ').filter_map(|word| word.strip_suffix('x')?.parse().ok()).collect();

@@ -193,7 +193,7 @@ impl Look<'_, '_> {
                 if most == 0 {
                     return Err(Dropped::Outbid);
                 }
-                match figures.load().need(self.server, self.target, most)? {
+                match figures.load_with_headroom().need(self.server, self.target, most)? {
                     Need::Replicas(replicas) => match self.exact_value(replicas)? {
                         value if value > worst => Err(Dropped::Outbid),
                         value => Ok(figures.valued(value, replicas)),
@@ -233,7 +233,7 @@ impl Look<'_, '_> {
         if value > worst {
             return Err(Dropped::Outbid);
         }
-        match figures.load().need(self.server, self.target, figures.candidate.most)? {
+        match figures.load_with_headroom().need(self.server, self.target, figures.candidate.most)? {
             Need::Replicas(replicas) => Ok(figures.valued(value, replicas)),
             Need::Unloaded(breach) => Err(Refusal::Target(breach).into()),
             Need::MoreThan(_) => Err(Refusal::Budget.into()),

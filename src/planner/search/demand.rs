@@ -40,6 +40,14 @@ impl Load {
         }
     }
 
+    /// A share more of it.
+    pub(super) fn grown(self, share: f64) -> Self {
+        match self {
+            Self::Rate(rate) => Self::Rate(rate * (1.0 + share)),
+            Self::Users { count, think } => Self::Users { count: (count as f64 * (1.0 + share)).ceil() as u64, think },
+        }
+    }
+
     /// The same for a server whose times are not `factor` times as long: by the same unit of time, more comes.
     pub(super) fn slowed(self, factor: f64) -> Self {
         match self {

@@ -58,9 +58,14 @@ impl Figures<'_> {
         self.candidate.replica_price / 3600.0 / self.output_tokens(rate / self.slowness.others) * 1e6
     }
 
+    /// The load that replicas have to have room for.
+    pub(super) fn load_with_headroom(&self) -> Load {
+        self.search.load.grown(self.search.headroom).slowed(self.slowness.others)
+    }
+
     /// The value with as few replicas as any target needs; none beyond the budget.
     pub(super) fn bound(&self) -> Option<f64> {
-        let fewest = self.load().fewest(self.facts.max_rate);
+        let fewest = self.load_with_headroom().fewest(self.facts.max_rate);
         if fewest > f64::from(self.candidate.most) {
             return None;
         }

@@ -20,7 +20,7 @@ pub use plan::{Confirmation, Plan};
 pub use refusal::{Refusal, Tally};
 pub use space::SearchSpace;
 
-use super::error::above_zero;
+use super::error::{above_zero, not_negative};
 use super::{Configuration, PlannerError, Power, PriceChoice};
 use crate::deployment::Deployment;
 use crate::hardware::Device;
@@ -89,6 +89,7 @@ pub struct Search<'a> {
     objective: Objective,
     prices: PriceChoice,
     power: Option<Power>,
+    headroom: f64,
     most_devices: Option<u32>,
     most_usd_per_hour: Option<UsdPerHour>,
     ranks: usize,
@@ -114,6 +115,7 @@ impl<'a> Search<'a> {
             objective: Objective::default(),
             prices: PriceChoice::default(),
             power: None,
+            headroom: 0.0,
             most_devices: None,
             most_usd_per_hour: None,
             ranks: 5,
@@ -140,6 +142,14 @@ impl<'a> Search<'a> {
     #[must_use]
     pub fn with_power(self, power: Power) -> Self {
         Self { power: Some(power), ..self }
+    }
+
+    /// With room for this share more than the load: 0.25 for replicas that have a fifth of their capacity to spare. Objectives other than latencies get the replicas for it.
+    ///
+    /// # Errors
+    /// [`PlannerError::Number`] for a share that is negative or not finite.
+    pub fn with_headroom(self, share: f64) -> Result<Self, PlannerError> {
+        Ok(Self { headroom: not_negative("the headroom", share)?, ..self })
     }
 
     /// With at most so many devices in all replicas together.

@@ -7,11 +7,12 @@ use super::objective::{Objective, Score};
 use super::{Refusal, Search};
 use crate::deployment::Deployment;
 use crate::numeric::smallest_where;
-use crate::planner::{Configuration, EnergyUse, PlannerError, Quote};
+use crate::planner::{Configuration, EnergyUse, Fleet, FleetPlan, PlannerError, Quote, TokenCost};
 use crate::serving::metrics::LoadSummary;
-use crate::serving::{Binding, Need, Replicas, Router, Server, TargetBreach};
+use crate::serving::{Binding, Criterion, Need, Replicas, Router, Server, TargetBreach};
 use crate::step::StepModel;
-use crate::units::{RequestsPerSecond, Seconds, UsdPerHour, UsdPerMillionTokens};
+use crate::units::{RequestsPerSecond, UsdPerHour, UsdPerMillionTokens};
+use crate::workload::Arrivals;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -34,6 +35,10 @@ pub struct Plan {
     pub usd_per_million_output_tokens: Option<UsdPerMillionTokens>,
     /// The same if every replica had as much to do as the target allows.
     pub usd_per_million_output_tokens_full: Option<UsdPerMillionTokens>,
+    /// What tokens of each kind cost a replica, and its idle time, if a price is known.
+    pub token_cost: Option<TokenCost>,
+    /// Replicas that follow the day, of a workload with a schedule.
+    pub fleet: Option<FleetPlan>,
     /// What a replica draws, and the energy of its requests and tokens, if the power of the device is known.
     pub energy: Option<EnergyUse>,
     /// Requests per second that are served.
@@ -42,6 +47,8 @@ pub struct Plan {
     pub headroom: f64,
     /// Share of their time for which replicas work.
     pub utilization: f64,
+    /// The conditions of the target, each with what is expected: `p99 TTFT 320 ms of 1.00 s`.
+    pub kept: Vec<String>,
     /// What keeps a replica from taking more.
     #[serde(serialize_with = "as_text")]
     pub binding: Binding,
@@ -127,13 +134,16 @@ impl Search<'_> {
         let Expected { summary, rate, capacity, binding } = self.expected(&server, replicas)?;
         let devices = deployment.devices_per_replica().saturating_mul(replicas);
         let quote = self.prices.quote(deployment.system().device()).ok();
+        let price = quote.as_ref().map(|quote| quote.usd_per_device_hour);
         let replica_hour =
             quote.as_ref().map(|of| of.usd_per_device_hour * f64::from(deployment.devices_per_replica()));
         let usd_per_hour = replica_hour.map(|price| price * f64::from(replicas));
         let outputs = self.workload.lengths().moments().output;
         let tokens = |rate: RequestsPerSecond| rate.token_rate(outputs);
+        let each = rate / f64::from(replicas);
         let slow = Slowness::of(&server);
-        let pessimistic = self.load.slowed(slow.others).need(&server, &slow.target(&self.target)?, u32::MAX)?;
+        let pessimistic =
+            self.load.grown(self.headroom).slowed(slow.others).need(&server, &slow.target(&self.target)?, u32::MAX)?;
         Ok(Plan {
             configuration: Configuration::of(&deployment),
             replicas,
@@ -142,13 +152,16 @@ impl Search<'_> {
             usd_per_hour,
             usd_per_million_output_tokens: usd_per_hour.map(|price| price / tokens(rate)),
             usd_per_million_output_tokens_full: replica_hour.map(|price| price / tokens(capacity.rate)),
-            energy: self.power_of(deployment.system().device()).ok().and_then(|power| {
-                let each = rate / f64::from(replicas);
-                EnergyUse::new(&power, &server, each).ok()
-            }),
+            token_cost: price.and_then(|price| TokenCost::new(&server, each, price).ok()),
+            fleet: price.and_then(|price| self.fleet(capacity.rate, &deployment, price)),
+            energy: self
+                .power_of(deployment.system().device())
+                .ok()
+                .and_then(|power| EnergyUse::new(&power, &server, each).ok()),
             rate,
             headroom: capacity.share * f64::from(replicas) - 1.0,
             utilization: rate / (server.max_rate() * f64::from(replicas)),
+            kept: self.target.criteria().filter_map(|criterion| kept(&criterion, &summary)).collect(),
             binding,
             summary,
             slowest: (slow.first_token, slow.others),
@@ -160,6 +173,14 @@ impl Search<'_> {
             loss: None,
             score,
         })
+    }
+
+    /// Replicas that follow the schedule of the workload, if it has one.
+    fn fleet(&self, capacity: RequestsPerSecond, deployment: &Deployment, price: UsdPerHour) -> Option<FleetPlan> {
+        let Arrivals::Schedule(schedule) = self.workload.arrivals() else { return None };
+        let capacity = capacity / (1.0 + self.headroom);
+        let fleet = Fleet::new(schedule, capacity, deployment.devices_per_replica(), price).ok()?;
+        fleet.with_output_tokens(self.workload.lengths().moments().output).ok()?.plan().ok()
     }
 
     /// The steady state of all replicas, and what one can do under the target.
@@ -180,6 +201,20 @@ impl Search<'_> {
                 Expected { summary: state.summary, rate: state.rate, capacity, binding: found.binding }
             }
         })
+    }
+}
+
+/// A condition with what is expected.
+fn kept(criterion: &Criterion, summary: &LoadSummary) -> Option<String> {
+    match criterion {
+        Criterion::Latency { metric, statistic, limit } => {
+            let found = statistic.of(&metric.of(summary)?);
+            Some(format!("{statistic} {metric} {found} of {limit}"))
+        }
+        Criterion::Goodput { share, .. } => {
+            let found = summary.goodput?.share;
+            Some(format!("{:.1} % good of {:.1} %", 100.0 * found, 100.0 * share))
+        }
     }
 }
 
@@ -206,17 +241,11 @@ impl Plan {
     pub fn decomposition(&self) -> String {
         self.configuration.decomposed(self.replicas)
     }
-
-    /// Mean time of a latency, if there is one.
-    pub(super) fn latency(&self, of: crate::serving::metrics::Metric) -> Option<Seconds> {
-        of.of(&self.summary).map(|latencies| latencies.mean)
-    }
 }
 
 impl fmt::Display for Plan {
     /// A paragraph: what to buy, what it costs, how much is left, what binds, how certain it is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use crate::serving::metrics::Metric;
         let Self { rate, utilization, headroom, binding, .. } = self;
         let Configuration { model, weights, kv, engine, .. } = &self.configuration;
         writeln!(f, "{}: {model} in {weights}, cache in {kv}, under {engine}", self.decomposition())?;
@@ -228,12 +257,14 @@ impl fmt::Display for Plan {
         if let Some(token) = self.energy.and_then(|energy| energy.facility_per_output_token) {
             writeln!(f, "  {token} of output, the building included")?;
         }
-        write!(f, "  {rate}, {:.0} % busy, room for {:.0} % more", utilization * 100.0, headroom * 100.0)?;
-        for metric in [Metric::Ttft, Metric::Tpot, Metric::E2e] {
-            if let Some(mean) = self.latency(metric) {
-                write!(f, ", mean {metric} {mean}")?;
-            }
+        if let Some(cost) = &self.token_cost {
+            writeln!(f, "  a replica {cost}")?;
         }
+        if let Some(fleet) = &self.fleet {
+            writeln!(f, "  following the day: {} ({:.0} % less)", fleet.following, 100.0 * fleet.saved_share())?;
+        }
+        write!(f, "  {rate}, {:.0} % busy, room for {:.0} % more", utilization * 100.0, headroom * 100.0)?;
+        self.kept.iter().try_for_each(|kept| write!(f, ", {kept}"))?;
         writeln!(f, "\n  why a replica takes no more: {binding}")?;
         match self.pessimistic_replicas {
             Some(replicas) if replicas <= self.replicas => write!(f, "  also at the long end of the interval")?,
