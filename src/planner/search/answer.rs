@@ -17,7 +17,7 @@ pub struct Answer {
     pub target: String,
     /// The plans, best first; each but the first says why it lost. Empty if nothing meets the target.
     pub plans: Vec<Plan>,
-    /// The best plan if all times are at the long end of their intervals: nine of ten measurements are shorter.
+    /// The best plan if all times are at the long end of their intervals: nine of ten measurements are shorter. Not simulated.
     pub robust: Option<Plan>,
     /// What came nearest, if nothing meets the target.
     pub nearest: Option<Nearest>,

@@ -1,6 +1,6 @@
 //! One deployment of the space: a bound of its value from its price, a better one from its largest rate, and its value.
 
-use super::demand::{Outlook, server};
+use super::demand::{Load, Outlook, server};
 use super::figures::{Facts, Figures};
 use super::objective::{Objective, Score};
 use super::space::Key;
@@ -8,9 +8,9 @@ use super::{Refusal, Search};
 use crate::deployment::Deployment;
 use crate::hardware::Device;
 use crate::planner::{EnergyUse, PlannerError, Power, ReplicaLayout};
-use crate::serving::{Need, Server, ServingError, Target, TargetBreach};
+use crate::serving::{Binding, Need, Server, ServingError, Target, TargetBreach};
 use crate::step::StepModel;
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bytes, RequestsPerSecond, Seconds};
 use crate::workload::Slo;
 
 /// One replica of the space with what is known before it is compiled.
@@ -216,20 +216,16 @@ impl Look<'_, '_> {
 
     fn cheapest_tokens(&self, worst: f64) -> Result<Valued, Dropped> {
         let figures = &self.figures;
-        let capacity = if self.target.is_empty() {
-            self.server.max_rate()
-        } else {
-            // A price that is too high already at the rate at which it would be the worst needs no more to be known.
-            let enough = self.server.max_rate() * (figures.per_million(self.server.max_rate()) / worst * (1.0 - 1e-9));
-            if worst.is_finite() && !self.server.carries(enough, self.target)? {
-                return Err(self.unloaded()?.map_or(Dropped::Outbid, |breach| Refusal::Target(breach).into()));
-            }
-            self.server.max_rate_under(self.target)?.rate
-        };
-        if let Some(breach) = self.unloaded()? {
-            return Err(Refusal::Target(breach).into());
+        let most = self.server.max_rate();
+        // A price that is too high already at the rate at which it would be the worst needs no more to be known.
+        let enough = most * (figures.per_million(most) / worst * (1.0 - 1e-9));
+        if let Load::Rate(_) = figures.load()
+            && worst.is_finite()
+            && !self.server.carries(enough, self.target)?
+        {
+            return Err(self.unloaded()?.map_or(Dropped::Outbid, |breach| Refusal::Target(breach).into()));
         }
-        let value = figures.per_million(capacity);
+        let value = figures.per_million(self.capacity()?);
         if value > worst {
             return Err(Dropped::Outbid);
         }
@@ -237,6 +233,20 @@ impl Look<'_, '_> {
             Need::Replicas(replicas) => Ok(figures.valued(value, replicas)),
             Need::Unloaded(breach) => Err(Refusal::Target(breach).into()),
             Need::MoreThan(_) => Err(Refusal::Budget.into()),
+        }
+    }
+
+    /// Requests per second of a replica that has as much to do as the target allows, from arrivals or from users.
+    fn capacity(&self) -> Result<RequestsPerSecond, Dropped> {
+        let capacity = match self.figures.load() {
+            Load::Rate(_) if self.target.is_empty() => return Ok(self.server.max_rate()),
+            Load::Rate(_) => self.server.max_rate_under(self.target)?,
+            Load::Users { think, .. } => self.server.max_users_under(self.target, think)?,
+        };
+        match capacity.binding {
+            _ if capacity.rate > RequestsPerSecond::ZERO => Ok(capacity.rate),
+            Binding::Unloaded(breach) | Binding::Target(breach) => Err(Refusal::Target(breach).into()),
+            _ => Err(Refusal::Budget.into()),
         }
     }
 

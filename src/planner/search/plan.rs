@@ -258,7 +258,7 @@ impl fmt::Display for Plan {
             writeln!(f, "  {token} of output, the building included")?;
         }
         if let Some(cost) = &self.token_cost {
-            writeln!(f, "  a replica {cost}")?;
+            writeln!(f, "  each replica, {cost}")?;
         }
         if let Some(fleet) = &self.fleet {
             writeln!(f, "  following the day: {} ({:.0} % less)", fleet.following, 100.0 * fleet.saved_share())?;
