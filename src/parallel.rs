@@ -6,7 +6,8 @@ use std::ops::Range;
 #[cfg(feature = "parallel")]
 pub(crate) fn in_order<T: Send>(tasks: Range<usize>, task: impl Fn(usize) -> T + Send + Sync) -> Vec<T> {
     use rayon::prelude::*;
-    tasks.into_par_iter().map(task).collect()
+    // One thread has nothing to hand over to.
+    if threads() == 1 { tasks.map(task).collect() } else { tasks.into_par_iter().map(task).collect() }
 }
 
 /// The results of numbered tasks, one after another.

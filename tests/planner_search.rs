@@ -373,7 +373,7 @@ mod simulated {
             assert!(!answer.plans.is_empty());
             for plan in &answer.plans {
                 let confirmation = plan.confirmation.as_ref().unwrap();
-                assert!(confirmation.breaches.is_empty() && target.breaches_in(&confirmation.summary).is_empty());
+                assert!(confirmation.is_met() && target.breaches_in(&confirmation.summary).is_empty());
                 let model = StepModel::compile(&plan.configuration.deployment).unwrap();
                 let fleet = Simulation::new(&model).with_replicas(plan.replicas).with_slo(target.slo()).with_seed(7);
                 let outcome = fleet.run(&workload, 20_000 * u64::from(plan.replicas)).unwrap();

@@ -66,7 +66,7 @@ impl Deployment {
         Self {
             weights: Self::native_weights(&model),
             kv: None,
-            engine: Arc::new(Engine::ideal()),
+            engine: Engine::ideal_for_all(),
             layout: Layout::tensor_parallel(system.count()),
             host: None,
             offload: Offload::None,

@@ -18,7 +18,7 @@ pub use scheduling::{Arithmetic, MatrixUnit, PromptPolicy, Scheduling};
 
 use crate::profile::{self, ProfileError, Provenance, Sources};
 use serde::{Deserialize, Serialize};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// An inference engine of one version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,11 +111,17 @@ macro_rules! every_law {
 impl Engine {
     /// The textbook roofline: every operator at the hardware's peak, no overhead.
     pub fn ideal() -> Self {
-        static IDEAL: LazyLock<Result<Engine, ProfileError>> = LazyLock::new(|| {
-            Engine::from_toml(include_str!("../../engine-profiles/ideal.toml"), "engine-profiles/ideal.toml")
+        Self::clone(&Self::ideal_for_all())
+    }
+
+    /// The same, which all deployments share that name no engine.
+    pub(crate) fn ideal_for_all() -> Arc<Self> {
+        static IDEAL: LazyLock<Result<Arc<Engine>, ProfileError>> = LazyLock::new(|| {
+            let text = include_str!("../../engine-profiles/ideal.toml");
+            Engine::from_toml(text, "engine-profiles/ideal.toml").map(Arc::new)
         });
         match &*IDEAL {
-            Ok(engine) => engine.clone(),
+            Ok(engine) => Arc::clone(engine),
             Err(error) => unreachable!("the embedded ideal engine is valid, a test reads it: {error}"),
         }
     }

@@ -1,7 +1,7 @@
 //! What a search answers.
 
 use super::loss::Loss;
-use super::plan::Plan;
+use super::plan::{Confirmation, Plan};
 use super::{Objective, Refusal, Search, Tally};
 use crate::planner::Configuration;
 use serde::Serialize;
@@ -68,16 +68,18 @@ impl Answer {
 }
 
 impl fmt::Display for Answer {
+    /// A table of the plans, why each of them lost, the best one in full, what is best at the long end of the intervals, and what was looked at.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Least {} within {}:", self.objective, self.target)?;
+        self.table(f)?;
         for (rank, plan) in self.plans.iter().enumerate() {
-            writeln!(f, "{}. {plan}", rank + 1)?;
             if let Some(loss) = &plan.loss {
-                writeln!(f, "  {loss}")?;
+                writeln!(f, "{} {loss}", rank + 1)?;
             }
         }
-        if self.plans.is_empty() {
-            writeln!(f, "no deployment does")?;
+        match self.best() {
+            Some(best) => writeln!(f, "\n{best}")?,
+            None => writeln!(f, "no deployment does")?,
         }
         if let Some(Nearest { configuration, reason }) = &self.nearest {
             writeln!(f, "nearest: {configuration}: {reason}")?;
@@ -91,5 +93,49 @@ impl fmt::Display for Answer {
             (None, None) => {}
         }
         write!(f, "{}", self.tally)
+    }
+}
+
+impl Answer {
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.plans.iter().map(Plan::decomposition).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        if self.plans.is_empty() {
+            return Ok(());
+        }
+        let head = ["weights", "cache", "USD/h", "USD/Mtok", "J/tok", "busy", "room", "simulated", "long end"];
+        write!(f, "  {:<width$}", "devices")?;
+        head.iter().try_for_each(|name| write!(f, "{name:>11}"))?;
+        writeln!(f)?;
+        for (rank, (plan, name)) in self.plans.iter().zip(&names).enumerate() {
+            write!(f, "{} {name:<width$}", rank + 1)?;
+            plan.cells().iter().try_for_each(|cell| write!(f, "{cell:>11}"))?;
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// Formats, cost per hour and per million output tokens, energy per output token, load, headroom, replicas that the simulation added, replicas at the long end of the interval.
+    fn cells(&self) -> [String; 9] {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        let energy = self.energy.and_then(|energy| energy.facility_per_output_token);
+        let added = |confirmation: &Confirmation| match confirmation.added_replicas {
+            0 => "agrees".into(),
+            added => format!("+{added}"),
+        };
+        [
+            self.configuration.weights.clone(),
+            self.configuration.kv.clone(),
+            or_dash(self.usd_per_hour.map(|cost| format!("{:.2}", cost.as_usd_per_hour()))),
+            or_dash(self.usd_per_million_output_tokens.map(|cost| format!("{:.3}", cost.as_usd_per_million_tokens()))),
+            or_dash(energy.map(|energy| format!("{:.2}", energy.as_joules_per_token()))),
+            percent(self.utilization),
+            percent(self.headroom),
+            or_dash(self.confirmation.as_ref().map(added)),
+            or_dash(self.pessimistic_replicas.map(|replicas| format!("{replicas} repl."))),
+        ]
     }
 }

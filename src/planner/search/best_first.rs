@@ -7,7 +7,6 @@ use super::objective::Objective;
 use super::refusal::{Refusal, Tally};
 use super::space::Key;
 use super::{Search, SearchProgress};
-use crate::deployment::Deployment;
 use crate::parallel::in_order;
 use crate::planner::PlannerError;
 use crate::units::Bytes;
@@ -115,7 +114,7 @@ impl Search<'_> {
                 let deployment = self.space.deployment(&walk.known.keys[node.candidate.index]);
                 match (deployment, node.compiled) {
                     (Err(error), _) => Outcome::Facts(Err(Refusal::Failed(error))),
-                    (Ok(of), false) => Outcome::Facts(walk.facts_of(node, &of)),
+                    (Ok(of), false) => Outcome::Facts(self.facts(&of)),
                     (Ok(of), true) => Outcome::Value(self.value(&of, &node.candidate, outlook, *worst)),
                 }
             });
@@ -173,18 +172,29 @@ impl<'a, 's> Walk<'a, 's> {
                 self.found.tally.memory += 1;
                 continue;
             }
-            match search.candidate(index, search.space.device(key), key.layout.devices()) {
-                Ok(candidate) => {
-                    let bound = search.first_bound(&candidate).max(self.known.at_least[index]);
-                    // Nothing but the steady state tells anything about latencies.
-                    let compiled = matches!(search.objective, Objective::Latency(..));
-                    self.found.tally.compiled += u64::from(compiled);
-                    self.open.push(Reverse(Node { bound, candidate, compiled }));
+            let candidate = search.candidate(index, search.space.device(key), key.layout.devices());
+            match candidate.and_then(|candidate| self.first_node(candidate)) {
+                Ok(node) => {
+                    self.found.tally.compiled += u64::from(node.compiled);
+                    self.open.push(Reverse(node));
                 }
                 Err(refusal) => self.found.tally.count(&refusal),
             }
         }
         Ok(())
+    }
+
+    /// A candidate with the best bound that takes no compilation.
+    fn first_node(&self, candidate: Candidate) -> Result<Node, Refusal> {
+        let (search, known) = (self.search, &self.known);
+        let mut bound = search.first_bound(&candidate).max(known.at_least[candidate.index]);
+        // Nothing but the steady state tells anything about latencies.
+        let mut compiled = matches!(search.objective, Objective::Latency(..));
+        if let Some(facts) = &known.facts[candidate.index] {
+            bound = bound.max(search.bound(&candidate, facts.clone()?, self.outlook)?);
+            compiled = true;
+        }
+        Ok(Node { bound, candidate, compiled })
     }
 
     /// Plans that are told apart: one for each of these.
@@ -226,14 +236,6 @@ impl<'a, 's> Walk<'a, 's> {
             }
         }
         batch
-    }
-
-    /// Compiled now, or for another outlook.
-    fn facts_of(&self, node: &Node, deployment: &Deployment) -> Result<Facts, Refusal> {
-        match &self.known.facts[node.candidate.index] {
-            Some(facts) => facts.clone(),
-            None => self.search.facts(deployment),
-        }
     }
 
     fn take_facts(&mut self, node: Node, facts: Result<Facts, Refusal>) {

@@ -82,7 +82,7 @@ impl Search<'_> {
         Ok(Candidate { index, devices, replica_price: price, power, most: most as u32 })
     }
 
-    /// What every plan of the candidate is worth at most, before it is compiled.
+    /// No plan of the candidate has a smaller value: known before it is compiled.
     pub(super) fn first_bound(&self, candidate: &Candidate) -> f64 {
         match self.objective {
             Objective::CostPerHour => candidate.replica_price,
@@ -102,7 +102,7 @@ impl Search<'_> {
         server(&model, &self.workload).map(|server| Facts::of(&server)).map_err(Refusal::of)
     }
 
-    /// What every plan of the candidate is worth at most, by the largest rate of a replica; refused if its budget is too small for any.
+    /// No plan of the candidate has a smaller value, by the largest rate of a replica; refused if its budget is too small for any.
     pub(super) fn bound(&self, candidate: &Candidate, facts: Facts, outlook: Outlook) -> Result<f64, Refusal> {
         Figures { search: self, candidate, facts, slowness: facts.slowness(outlook) }.bound().ok_or(Refusal::Budget)
     }

@@ -25,6 +25,13 @@ impl Default for Settings {
     }
 }
 
+impl Confirmation {
+    /// Whether the simulation kept up with the load, and met the target.
+    pub fn is_met(&self) -> bool {
+        self.summary.stable && self.breaches.is_empty()
+    }
+}
+
 impl Search<'_> {
     /// With so many simulated requests of each plan; 20,000 at first, none for 0.
     #[must_use]
@@ -51,7 +58,7 @@ impl Search<'_> {
                 continue;
             }
             let confirmation = self.simulated(&plan)?;
-            if confirmation.breaches.is_empty() {
+            if confirmation.is_met() {
                 ranked.push(Plan { confirmation: Some(confirmation), ..plan });
             } else if let Some(larger) = self.enlarged(plan, confirmation)? {
                 plans.push(larger);
