@@ -384,6 +384,20 @@ mod simulated {
         }
     }
 
+    /// Users who think for a while come as independently as the steady state has it: it is confirmed as it is, or nearly.
+    #[test]
+    fn users_who_think_are_confirmed() {
+        let space = space(["h100-sxm-80gb"].map(device), &["bf16"], 1);
+        let arrivals = Arrivals::closed_loop_with(400, Seconds::from_seconds(20.0), None).unwrap();
+        let workload = poisson(1.0, 1000, 300).with_arrivals(arrivals);
+        let answer = Search::new(&space, &workload, &within(1000.0, 50.0, Statistic::P99)).unwrap().run().unwrap();
+        let plan = answer.best().unwrap();
+        let confirmation = plan.confirmation.as_ref().unwrap();
+        assert!(confirmation.added_replicas <= 1, "{plan}");
+        let tpot = |summary: &llm_roofline::serving::metrics::LoadSummary| summary.tpot.unwrap().mean;
+        assert!((tpot(&plan.summary) / tpot(&confirmation.summary) - 1.0).abs() < 0.1, "{plan}");
+    }
+
     /// The steady state takes bursts for independent requests; the simulation does not, and asks for more.
     #[test]
     fn bursts_need_more_than_the_steady_state_says() {

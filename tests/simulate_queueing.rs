@@ -262,11 +262,16 @@ fn steps_in_proportion_to_their_sequences_are_processor_sharing() {
     }
 }
 
-/// Clients that think go round between themselves and a server that all share.
+/// Clients that think go round between themselves and a server that all share. Neither the distribution of their times to think nor that of the answers matters (Baskett,
+/// Chandy, Muntz and Palacios, Journal of the ACM 22 (1975) 248), as long as one of them is random.
 #[test]
 fn clients_that_think_are_a_closed_network() {
+    think_in_turn(&exponential_answers(1000.0), false);
+    think_in_turn(&Lengths::fixed(1, 1000).unwrap(), true);
+}
+
+fn think_in_turn(lengths: &Lengths, random_thinking: bool) {
     let model = compute_bound();
-    let lengths = exponential_answers(1000.0);
     let service = prompt_s(&model, 1) * lengths.moments().output;
     let think = 10.0 * service;
     let network = ClosedNetwork::new(think, &[Station::Queue(service)]).unwrap();
@@ -274,9 +279,10 @@ fn clients_that_think_are_a_closed_network() {
     for clients in [1, 4, 10, 30] {
         let theory = network.solve(clients).unwrap();
         let arrivals = Arrivals::closed_loop_with(clients, Seconds::from_seconds(think), None).unwrap();
+        let arrivals = if random_thinking { arrivals.with_random_thinking() } else { arrivals };
         let outcomes = runs(&simulation, &Workload::new(arrivals, lengths.clone()), 30_000);
         let slack = prompt_s(&model, 1) * (1.0 + theory.numbers[0]);
-        let what = format!("{clients} clients");
+        let what = format!("{clients} clients, random thinking {random_thinking}");
         assert_agree(&what, &outcomes, |outcome| e2e(outcome).mean, theory.response_time, slack);
         for outcome in &outcomes {
             let rate = outcome.statistics.request_rate.as_requests_per_second();

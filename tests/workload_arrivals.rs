@@ -109,6 +109,7 @@ fn arrivals_and_workloads_survive_text() {
         Arrivals::bursts(3, seconds(2.0)).unwrap(),
         Arrivals::schedule(RateSchedule::ramp(rate(1.0), rate(8.0), seconds(4.0)).unwrap()),
         Arrivals::closed_loop_with(8, seconds(1.5), Some(seconds(10.0))).unwrap(),
+        Arrivals::closed_loop_with(8, seconds(1.5), None).unwrap().with_random_thinking(),
         Arrivals::all_at_once(1000).unwrap(),
     ];
     for arrivals in arrivals {

@@ -63,8 +63,11 @@ pub enum Arrivals {
         concurrency: u64,
         /// From an answer to the client's next request.
         think_time: Seconds,
-        /// In which the clients start, one after the other at equal gaps; without it all start at once.
+        /// In which the clients start, one after the other at equal gaps; without it all start at once, or after a time to think where that is random.
         ramp: Option<Seconds>,
+        /// Whether times to think are exponentially distributed around their mean, as of people; otherwise all are equal.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        random_thinking: bool,
     },
     /// All at the start (vLLM: `--request-rate inf`). Made by [`all_at_once`](Self::all_at_once).
     #[non_exhaustive]
@@ -143,7 +146,20 @@ impl Arrivals {
         if let Some(ramp) = ramp {
             checked("ramp", ramp.as_seconds(), limit, ramp >= Seconds::ZERO)?;
         }
-        Ok(Self::ClosedLoop { concurrency, think_time, ramp })
+        Ok(Self::ClosedLoop { concurrency, think_time, ramp, random_thinking: false })
+    }
+
+    /// The same with times to think that are exponentially distributed; nothing changes for other arrivals than clients'.
+    ///
+    /// Clients that all think for the same time come together for ever once their answers end together: a convoy, which people do not form.
+    #[must_use]
+    pub fn with_random_thinking(self) -> Self {
+        match self {
+            Self::ClosedLoop { concurrency, think_time, ramp, .. } => {
+                Self::ClosedLoop { concurrency, think_time, ramp, random_thinking: true }
+            }
+            other => other,
+        }
     }
 
     /// So many requests, all at the start.
@@ -204,8 +220,9 @@ impl Arrivals {
             Self::Uniform { rate } => Self::uniform(*rate * factor),
             Self::Bursts { size, interval } => Self::bursts(*size, *interval / factor),
             Self::Schedule(schedule) => schedule.with_rates_times(factor).map(Self::Schedule),
-            Self::ClosedLoop { concurrency, think_time, ramp } => {
-                Self::closed_loop_with(*concurrency, *think_time / factor, ramp.map(|ramp| ramp / factor))
+            Self::ClosedLoop { concurrency, think_time, ramp, random_thinking } => {
+                let same = Self::closed_loop_with(*concurrency, *think_time / factor, ramp.map(|ramp| ramp / factor))?;
+                Ok(if *random_thinking { same.with_random_thinking() } else { same })
             }
             Self::AllAtOnce { requests } => Self::all_at_once(*requests),
         }
@@ -287,6 +304,8 @@ enum RawArrivals {
         think_time: Seconds,
         #[serde(default)]
         ramp: Option<Seconds>,
+        #[serde(default)]
+        random_thinking: bool,
     },
     AllAtOnce {
         requests: u64,
@@ -303,8 +322,9 @@ impl TryFrom<RawArrivals> for Arrivals {
             RawArrivals::Uniform { rate } => Self::uniform(rate),
             RawArrivals::Bursts { size, interval } => Self::bursts(size, interval),
             RawArrivals::Schedule(schedule) => Ok(Self::Schedule(schedule)),
-            RawArrivals::ClosedLoop { concurrency, think_time, ramp } => {
-                Self::closed_loop_with(concurrency, think_time, ramp)
+            RawArrivals::ClosedLoop { concurrency, think_time, ramp, random_thinking } => {
+                let same = Self::closed_loop_with(concurrency, think_time, ramp)?;
+                Ok(if random_thinking { same.with_random_thinking() } else { same })
             }
             RawArrivals::AllAtOnce { requests } => Self::all_at_once(requests),
         }

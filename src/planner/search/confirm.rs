@@ -117,12 +117,13 @@ impl Search<'_> {
             (Load::Rate(part), Arrivals::Schedule(_)) => (same().with_arrivals(Arrivals::poisson(part)?), 1),
             (Load::Rate(_), _) => (same(), replicas),
             (Load::Users { count, think }, arrivals) => {
-                // Users who all start at once, and think for equally long, would come together for ever.
                 let ramp = match arrivals {
-                    Arrivals::ClosedLoop { ramp, .. } => ramp.or((think > Seconds::ZERO).then_some(think)),
+                    Arrivals::ClosedLoop { ramp, .. } => *ramp,
                     _ => None,
                 };
-                (same().with_arrivals(Arrivals::closed_loop_with(count, think, ramp)?), 1)
+                let users = Arrivals::closed_loop_with(count, think, ramp)?;
+                // People do not all think for equally long; nor do they come in convoys.
+                (same().with_arrivals(if think > Seconds::ZERO { users.with_random_thinking() } else { users }), 1)
             }
         })
     }

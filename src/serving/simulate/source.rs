@@ -3,7 +3,8 @@
 use super::sequence::{Asked, Prefix};
 use crate::serving::ServingError;
 use crate::workload::{ArrivalTimes, Arrivals, SharedPrefix, Trace, TraceRequest, Workload};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::Exp1;
 use rand_pcg::Pcg64Mcg;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,8 +30,25 @@ pub(super) struct Source<'a> {
 #[derive(Clone, Debug)]
 enum Kind<'a> {
     Open { times: ArrivalTimes<'a>, drawing: Drawing<'a>, left: u64 },
-    Clients { sends: BinaryHeap<Reverse<(u64, u64)>>, think: f64, drawing: Drawing<'a>, left: u64 },
+    Clients { sends: BinaryHeap<Reverse<(u64, u64)>>, thinking: Thinking, drawing: Drawing<'a>, left: u64 },
     Trace { requests: std::slice::Iter<'a, TraceRequest>, block_tokens: u64 },
+}
+
+/// Time from an answer to the client's next request: always the same, or exponentially distributed.
+#[derive(Clone, Debug)]
+struct Thinking {
+    mean: f64,
+    rng: Option<Box<Pcg64Mcg>>,
+}
+
+impl Thinking {
+    #[inline]
+    fn time(&mut self) -> f64 {
+        match &mut self.rng {
+            None => self.mean,
+            Some(rng) => self.mean * rng.sample::<f64, _>(Exp1),
+        }
+    }
 }
 
 /// Random requests of a workload.
@@ -66,12 +84,17 @@ impl<'a> Source<'a> {
     pub(super) fn new(workload: &'a Workload, requests: u64, seed: u64) -> Result<Self, ServingError> {
         let drawing = Drawing::new(workload, seed);
         let kind = match workload.arrivals() {
-            Arrivals::ClosedLoop { concurrency, think_time, ramp, .. } => {
+            Arrivals::ClosedLoop { concurrency, think_time, ramp, random_thinking } => {
                 let clients = (*concurrency).min(requests);
-                let over = ramp.map_or(0.0, |ramp| ramp.as_seconds());
-                let start = |client: u64| over * (client as f64 / clients as f64);
+                let rng = random_thinking.then(|| Box::new(Pcg64Mcg::seed_from_u64(seed)));
+                let mut thinking = Thinking { mean: think_time.as_seconds(), rng };
+                let mut start = |client: u64| match ramp {
+                    Some(ramp) => ramp.as_seconds() * (client as f64 / clients as f64),
+                    None if *random_thinking => thinking.time(),
+                    None => 0.0,
+                };
                 let sends = (0..clients).map(|client| Reverse((start(client).to_bits(), client))).collect();
-                Kind::Clients { sends, think: think_time.as_seconds(), drawing, left: requests }
+                Kind::Clients { sends, thinking, drawing, left: requests }
             }
             Arrivals::AllAtOnce { requests: most, .. } => {
                 Kind::Open { times: workload.arrivals().times(seed)?, drawing, left: requests.min(*most) }
@@ -156,9 +179,9 @@ impl<'a> Source<'a> {
     #[inline]
     pub(super) fn answered(&mut self, answers: u64, now: f64) {
         match &mut self.kind {
-            Kind::Clients { sends, think, .. } => {
+            Kind::Clients { sends, thinking, .. } => {
                 for _ in 0..answers {
-                    sends.push(Reverse(((now + *think).to_bits(), self.sent)));
+                    sends.push(Reverse(((now + thinking.time()).to_bits(), self.sent)));
                 }
             }
             _ if self.most < u64::MAX => {
