@@ -61,7 +61,7 @@ fn run(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
     };
     let front = Frontier::new(&space, &lengths, &concurrencies, tradeoff, &PriceChoice::Median)?;
     if arguments.csv {
-        return Ok(front.to_csv()?);
+        return Ok(front.to_csv());
     }
     let system = System::new(devices.into_iter().next().ok_or("no device is named")?, 1)?;
     let weights = arguments.weights.first().map(String::as_str);

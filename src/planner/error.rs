@@ -67,12 +67,6 @@ pub enum PlannerError {
         /// What is listed.
         what: &'static str,
     },
-    /// A table that cannot be written.
-    #[error("the table cannot be written: {reason}")]
-    Table {
-        /// What is wrong.
-        reason: String,
-    },
     /// The caller wanted no more.
     #[error("stopped by the caller")]
     Cancelled,

@@ -11,6 +11,7 @@ use crate::units::{Seconds, TokensPerSecond, UsdPerMillionTokens};
 use crate::workload::{Lengths, Slo};
 use serde::Serialize;
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
 
 /// Which two things are held against each other.
@@ -170,13 +171,21 @@ impl Frontier {
         Ok(Self { tradeoff, points, candidates })
     }
 
-    /// The points as CSV, with a line of names.
+    /// The points as CSV, with a line of names that state the units.
+    pub fn to_csv(&self) -> String {
+        let mut text = Vec::new();
+        let written = self.write_csv(&mut text);
+        debug_assert!(written.is_ok(), "writing into memory does not fail");
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The same, written line by line.
     ///
     /// # Errors
-    /// [`PlannerError::Table`] if it cannot be written.
-    pub fn to_csv(&self) -> Result<String, PlannerError> {
-        let mut table = csv::Writer::from_writer(Vec::new());
-        let head = [
+    /// Those of the writer.
+    pub fn write_csv(&self, writer: impl io::Write) -> io::Result<()> {
+        let mut table = csv::Writer::from_writer(writer);
+        table.write_record([
             "model",
             "device",
             "engine",
@@ -190,13 +199,11 @@ impl Frontier {
             "ttft_ms",
             "e2e_ms",
             "usd_per_million_output_tokens",
-        ];
-        let failed = |error: csv::Error| PlannerError::Table { reason: error.to_string() };
-        table.write_record(head).map_err(failed)?;
+        ])?;
         for point in &self.points {
             let of = &point.configuration;
             let price = point.usd_per_million_output_tokens.map(UsdPerMillionTokens::as_usd_per_million_tokens);
-            let row = [
+            table.write_record([
                 of.model.clone(),
                 of.device.clone(),
                 of.engine.clone(),
@@ -210,11 +217,9 @@ impl Frontier {
                 format!("{:.3}", point.ttft.as_millis()),
                 format!("{:.3}", point.e2e.as_millis()),
                 price.map_or_else(String::new, |price| format!("{price:.5}")),
-            ];
-            table.write_record(row).map_err(failed)?;
+            ])?;
         }
-        let bytes = table.into_inner().map_err(|error| PlannerError::Table { reason: error.to_string() })?;
-        String::from_utf8(bytes).map_err(|error| PlannerError::Table { reason: error.to_string() })
+        table.flush()
     }
 }
 
