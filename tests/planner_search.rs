@@ -241,10 +241,10 @@ fn every_plan_is_finite() {
     let devices = ["l4-24gb", "h100-sxm-80gb", "rtx-4090-24gb"];
     let (mut plans, mut refused) = (0, 0);
     for model in ["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "granite-4.0-h-small"] {
-        let Ok(model) = catalog.model(model) else { continue };
+        let model = catalog.model(model).unwrap();
         for engine in ["ideal", "vllm-2026", "sglang-2026", "tensorrt-llm-2025", "llama-cpp-cuda-2026", "transformers"]
         {
-            let Ok(engine) = catalog.engine(engine) else { continue };
+            let engine = catalog.engine(engine).unwrap();
             let space = SearchSpace::new(model.clone(), engine.clone())
                 .with_devices(devices.map(device))
                 .with_most_devices_per_replica(2);
@@ -268,6 +268,18 @@ fn every_plan_is_finite() {
         }
     }
     assert!(plans > 100, "{plans} plans, {refused} searches without any");
+}
+
+/// Devices that cost nothing: no quotient of two nothings.
+#[test]
+fn free_devices_are_planned_for_too() {
+    let space = space(["l40s-48gb", "h100-sxm-80gb"].map(device), &["bf16"], 2);
+    for objective in [Objective::CostPerHour, Objective::CostPerMillionTokens] {
+        let search = quick(&space, &poisson(10.0, 1000, 200), &within(800.0, 40.0, Statistic::P90));
+        let free = search.minimising(objective).with_prices(PriceChoice::Fixed(UsdPerHour::ZERO)).run().unwrap();
+        assert_eq!((free.plans.len(), value(&free)), (2, 0.0), "{free}");
+        assert!(free.plans[1].loss.as_ref().unwrap().factor.is_none() && !free.to_string().contains("NaN"), "{free}");
+    }
 }
 
 #[test]

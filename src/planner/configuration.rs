@@ -35,7 +35,7 @@ impl ReplicaLayout {
 
     /// Devices of one replica.
     pub const fn devices(&self) -> u32 {
-        self.tensor_parallel * self.pipeline_parallel * self.data_parallel_attention
+        self.tensor_parallel.saturating_mul(self.pipeline_parallel).saturating_mul(self.data_parallel_attention)
     }
 }
 

@@ -144,7 +144,7 @@ struct Walk<'a, 's> {
     keep: usize,
     open: BinaryHeap<Reverse<Node>>,
     /// The best of each group so far.
-    best: BTreeMap<(u16, u16, usize), Valued>,
+    best: BTreeMap<(u32, u32, usize), Valued>,
     found: Found,
 }
 
@@ -158,7 +158,7 @@ impl<'a, 's> Walk<'a, 's> {
     fn start(&mut self) -> Result<(), PlannerError> {
         let search = self.search;
         self.found.tally.deployments = self.known.keys.len() as u64;
-        let mut weights: BTreeMap<(u16, u16, u16), Bytes> = BTreeMap::new();
+        let mut weights: BTreeMap<(u32, u32, u32), Bytes> = BTreeMap::new();
         for (index, key) in self.known.keys.iter().enumerate() {
             let of_parts = match weights.get(&key.weight_parts()) {
                 Some(bytes) => *bytes,
@@ -198,7 +198,7 @@ impl<'a, 's> Walk<'a, 's> {
     }
 
     /// Plans that are told apart: one for each of these.
-    fn group(&self, candidate: &Candidate) -> (u16, u16, usize) {
+    fn group(&self, candidate: &Candidate) -> (u32, u32, usize) {
         let Key { model, device, .. } = self.known.keys[candidate.index];
         if self.search.one_per_device { (model, device, 0) } else { (model, device, 1 + candidate.index) }
     }

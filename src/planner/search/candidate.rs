@@ -221,6 +221,7 @@ impl Look<'_, '_> {
         let enough = most * (figures.per_million(most) / worst * (1.0 - 1e-9));
         if let Load::Rate(_) = figures.load()
             && worst.is_finite()
+            && worst > 0.0
             && !self.server.carries(enough, self.target)?
         {
             return Err(self.unloaded()?.map_or(Dropped::Outbid, |breach| Refusal::Target(breach).into()));

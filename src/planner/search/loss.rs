@@ -12,8 +12,8 @@ use std::fmt;
 pub struct Loss {
     /// What was to be small.
     pub objective: Objective,
-    /// Its value over that of the best plan, at least 1.
-    pub factor: f64,
+    /// Its value over that of the best plan, at least 1; none where the best one costs nothing.
+    pub factor: Option<f64>,
     /// Devices of this plan and of the best one.
     pub devices: (u32, u32),
     /// Price of a device, of this plan and of the best one, if both are known.
@@ -30,7 +30,7 @@ impl Loss {
         let capacity = |of: &Plan| (1.0 + of.headroom) * of.rate.as_requests_per_second() / f64::from(of.devices);
         Self {
             objective,
-            factor: plan.score.value / best.score.value,
+            factor: (best.score.value > 0.0).then(|| plan.score.value / best.score.value),
             devices: (plan.devices, best.devices),
             usd_per_device_hour: price(plan).zip(price(best)),
             rate_per_device: capacity(plan) / capacity(best),
@@ -42,9 +42,9 @@ impl Loss {
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { objective, factor, devices: (own, best), rate_per_device, .. } = self;
-        match *factor > 1.0 + 1e-9 {
-            true => write!(f, "loses by {:.0} % of {objective}: ", (factor - 1.0) * 100.0)?,
-            false => write!(f, "as good, but for what counts next: ")?,
+        match factor.filter(|factor| *factor > 1.0 + 1e-9) {
+            Some(factor) => write!(f, "loses by {:.0} % of {objective}: ", (factor - 1.0) * 100.0)?,
+            None => write!(f, "as good, but for what counts next: ")?,
         }
         match &self.usd_per_device_hour {
             Some((price, price_of_best)) => {

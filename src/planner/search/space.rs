@@ -42,17 +42,17 @@ pub struct SearchSpace {
 /// One replica of a space, by its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) model: u16,
-    pub(super) device: u16,
-    engine: u16,
-    weights: u16,
-    kv: u16,
+    pub(super) model: u32,
+    pub(super) device: u32,
+    engine: u32,
+    weights: u32,
+    kv: u32,
     pub(super) layout: ReplicaLayout,
 }
 
 impl Key {
     /// What decides how large the weights are.
-    pub(super) const fn weight_parts(&self) -> (u16, u16, u16) {
+    pub(super) const fn weight_parts(&self) -> (u32, u32, u32) {
         (self.model, self.weights, self.engine)
     }
 }
@@ -205,7 +205,7 @@ impl SearchSpace {
                     for weights in 0..self.weights.len() {
                         for kv in 0..self.kv.len() {
                             let [model, device, engine, weights, kv] =
-                                [model, device, engine, weights, kv].map(|index| index as u16);
+                                [model, device, engine, weights, kv].map(|index| index as u32);
                             let key = |&layout| Key { model, device, engine, weights, kv, layout };
                             keys.extend(layouts.iter().map(key));
                         }
