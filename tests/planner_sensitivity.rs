@@ -1,6 +1,8 @@
 //! Elasticities, diagnoses and levers: laws that they obey, and numbers that follow from data sheets by hand.
 
 mod common;
+#[path = "common/served.rs"]
+mod served;
 
 use common::*;
 use llm_roofline::deployment::SpecError;
@@ -11,14 +13,7 @@ use llm_roofline::prelude::*;
 use llm_roofline::serving::{Limit, Statistic, Target};
 use llm_roofline::workload::Slo;
 use proptest::prelude::*;
-
-fn deployment(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> Deployment {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device(device).unwrap(), count).unwrap();
-    Deployment::new(catalog.model(model).unwrap(), system)
-        .with_engine(catalog.engine(engine).unwrap())
-        .with_weights(weights.parse().unwrap())
-}
+use served::deployment;
 
 fn question(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> Question {
     Question::new(deployment(model, device, count, weights, engine), 1500, 250).unwrap()

@@ -1,12 +1,15 @@
 //! The derivatives of the step model against finite differences of recompiled models, and against Euler's theorem.
 
 mod common;
+#[path = "common/served.rs"]
+mod served;
 
 use common::*;
 use llm_roofline::deployment::{Host, Offload, Spec};
 use llm_roofline::prelude::*;
 use llm_roofline::step::{ResourceShares, StepSensitivity};
 use proptest::prelude::*;
+use served::deployment;
 
 /// Everything that the time depends on adds up to it.
 fn adds_up(shares: &ResourceShares) -> bool {
@@ -54,14 +57,6 @@ fn loads(model: &StepModel) -> Vec<(&'static str, StepLoad)> {
         ("a prompt", load(&[(0, 1800)], &[])),
         ("chunks beside answers", load(&[(512, 512), (0, 77)], &[(2000, 40.0)])),
     ]
-}
-
-fn deployment(model: &str, device: &str, count: u32, weights: &str, engine: &str) -> Deployment {
-    let catalog = Catalog::embedded();
-    let system = System::new(catalog.device(device).unwrap(), count).unwrap();
-    Deployment::new(catalog.model(model).unwrap(), system)
-        .with_engine(catalog.engine(engine).unwrap())
-        .with_weights(weights.parse().unwrap())
 }
 
 fn check_deployment(what: &str, deployment: &Deployment) {
